@@ -1,0 +1,73 @@
+"""A regression gate for LLM serving: the vocabulary of gate files.
+
+Names are loaded when they are first used, so that a `pytest` run without gates pays nothing for this package.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_specgate.adapters.models import EMBEDDED_MODEL
+    from pytest_specgate.api import better, gate, measured, noise_floor, not_worse
+    from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.errors import SpecgateError, UsageError
+    from pytest_specgate.core.measured import MeasuredWindow
+    from pytest_specgate.core.ports import Server
+    from pytest_specgate.core.profile import RequestProfile
+    from pytest_specgate.core.records import WindowRecord
+    from pytest_specgate.core.verdict import Outcome, Verdict
+
+__all__ = [
+    "EMBEDDED_MODEL",
+    "Arm",
+    "ArmPair",
+    "MeasuredWindow",
+    "Outcome",
+    "RequestProfile",
+    "Server",
+    "SpecgateError",
+    "UsageError",
+    "Verdict",
+    "WindowRecord",
+    "better",
+    "gate",
+    "measured",
+    "noise_floor",
+    "not_worse",
+]
+
+_HOMES = {
+    "EMBEDDED_MODEL": "adapters.models",
+    "Arm": "core.arms",
+    "ArmPair": "core.arms",
+    "MeasuredWindow": "core.measured",
+    "Outcome": "core.verdict",
+    "RequestProfile": "core.profile",
+    "Server": "core.ports",
+    "SpecgateError": "core.errors",
+    "UsageError": "core.errors",
+    "Verdict": "core.verdict",
+    "WindowRecord": "core.records",
+    "better": "api",
+    "gate": "api",
+    "measured": "api",
+    "noise_floor": "api",
+    "not_worse": "api",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name on first use (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""Adapters: everything that touches processes, sockets, disks and clocks; one port each."""

@@ -1,0 +1,242 @@
+"""Starts vLLM servers: one process tree each, ready when a completion was answered, gone when the context ends."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import shlex
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+
+from pytest_specgate.adapters import engines
+from pytest_specgate.adapters.models import resolve_model, served_name
+from pytest_specgate.adapters.processes import Child, wait_until
+from pytest_specgate.core.errors import ServerDiedError, ServerStartError
+from pytest_specgate.core.profile import ENDPOINT
+from pytest_specgate.core.records import redacted, redacted_arm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pydantic import JsonValue
+
+    from pytest_specgate.core.arms import Arm
+
+_MODULE = ("-m", "vllm.entrypoints.openai.api_server")
+_POLL_S = 0.1
+_ASK_S = 5.0
+_FIRST_COMPLETION_S = 120.0
+_QUIET = {
+    # Tells the resolved configuration, which proves the arm.
+    "VLLM_SERVER_DEV_MODE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How servers are started.
+
+    Attributes:
+        python: interpreter that has vLLM, unless an arm names its own.
+        command: what to start instead of ``python -m vllm.entrypoints.openai.api_server``; empty for that default.
+        environment: environment of this process.
+        start_limit_s: longest time from the start of a process to its first answered completion.
+        log_folder: where servers print to.
+    """
+
+    python: Path
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    start_limit_s: float
+    log_folder: Path
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RunningServer:
+    """Port `Server`: a server that has answered a completion."""
+
+    arm: str
+    url: str
+    model: str
+    command: str
+    boot_s: float
+    child: Child
+
+    def ensure_alive(self) -> None:
+        """Raise `ServerDiedError` if the process has left."""
+        code = self.child.exit_code()
+        if code is not None:
+            tail = self.child.log_tail()
+            raise ServerDiedError(f"its server left with exit code {code}{_last(tail)}", exit_code=code, log_tail=tail)
+
+    def log_tail(self) -> str:
+        """Return the last lines that the server printed."""
+        return self.child.log_tail()
+
+    def process_ids(self) -> frozenset[int]:
+        """Return the ids of the server's processes."""
+        return self.child.processes()
+
+
+class VllmEngine:
+    """Port `Engine`: launches servers on this machine, on loopback, each on a free port of its own."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        self._options = options
+        self._facts: dict[Path, dict[str, JsonValue]] = {}
+        self._starts = 0
+
+    def facts(self, arm: Arm) -> dict[str, JsonValue]:
+        """Return what is known of the install of the engine that an arm uses."""
+        facts = dict(self._probe(self._python(arm)))
+        if self._options.command:
+            facts["command"] = shlex.join(self._options.command)
+        return facts
+
+    def check(self, arm: Arm) -> None:
+        """Find out what would stop an arm from starting, before anything is started.
+
+        Raises:
+            UsageError: no such interpreter, no vLLM in it, or a model that is not prepared.
+        """
+        resolve_model(arm.model, environment=self._options.environment)
+        if not self._options.command:
+            engines.require_vllm(self._python(arm), self._probe(self._python(arm)))
+
+    @contextlib.contextmanager
+    def start(self, arm: Arm) -> Iterator[RunningServer]:
+        """Start an arm's server; leaving the context stops it and all its processes."""
+        port = _free_port()
+        argv = [*self._launcher(arm), *self._arguments(arm, port=port)]
+        environment = self._environment(arm)
+        self._starts += 1
+        started = time.monotonic()
+        log = self._options.log_folder / f"server-{self._starts:02d}-{arm.name}.log"
+        child = Child(argv, environment={**self._options.environment, **environment}, log=log)
+        try:
+            url, model = f"http://127.0.0.1:{port}", served_name(arm.model)
+            _wait_ready(child, url=url, model=model, limit_s=self._options.start_limit_s)
+            yield RunningServer(
+                arm=arm.name,
+                url=url,
+                model=model,
+                command=self._as_typed(arm, environment, port=port),
+                boot_s=time.monotonic() - started,
+                child=child,
+            )
+        finally:
+            child.stop()
+
+    def _python(self, arm: Arm) -> Path:
+        return Path(arm.python) if arm.python else self._options.python
+
+    def _probe(self, python: Path) -> dict[str, JsonValue]:
+        if python not in self._facts:
+            self._facts[python] = engines.probe(python)
+        return self._facts[python]
+
+    def _launcher(self, arm: Arm) -> Sequence[str]:
+        if not self._options.command:
+            return (str(self._python(arm)), *_MODULE)
+        program, *rest = self._options.command
+        # Tests and self-tests name our own modules; they live where this process found them.
+        return (sys.executable if program in {"python", "python3"} else program, *rest)
+
+    def _arguments(self, arm: Arm, *, port: int) -> list[str]:
+        model = resolve_model(arm.model, environment=self._options.environment)
+        own = ["--model", model, "--served-model-name", served_name(arm.model)]
+        return [*own, "--host", "127.0.0.1", "--port", str(port), *engine_flags(arm.args)]
+
+    def _as_typed(self, arm: Arm, environment: Mapping[str, str], *, port: int) -> str:
+        """Return the command as a user would type it, without secrets."""
+        settings = [shlex.quote(f"{name}={redacted(value, name=name)}") for name, value in environment.items()]
+        argv = [*self._launcher(arm), *self._arguments(redacted_arm(arm), port=port)]
+        return " ".join([*settings, shlex.join(argv)])
+
+    def _environment(self, arm: Arm) -> dict[str, str]:
+        """Return what is set for an arm besides what this process has; the arm's own values win."""
+        model = resolve_model(arm.model, environment=self._options.environment)
+        local = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"} if Path(model).is_dir() else {}
+        libraries = None
+        if not self._options.command and not self._options.environment.get("LD_PRELOAD"):
+            libraries = engines.preload(self._probe(self._python(arm)))
+        faster = {"LD_PRELOAD": libraries} if libraries else {}
+        return {**_QUIET, **local, **faster, **arm.env}
+
+
+def engine_flags(args: Mapping[str, JsonValue]) -> list[str]:
+    """Return engine arguments as a command line.
+
+    ``True`` gives ``--x``, ``False`` gives ``--no-x``, a mapping gives JSON, a list repeats its values.
+    """
+    flags: list[str] = []
+    for name, value in args.items():
+        dashed = name.replace("_", "-")
+        if isinstance(value, bool):
+            flags.append(f"--{dashed}" if value else f"--no-{dashed}")
+        elif isinstance(value, dict):
+            flags += [f"--{dashed}", json.dumps(value, sort_keys=True)]
+        elif isinstance(value, list):
+            flags += [f"--{dashed}", *(item if isinstance(item, str) else json.dumps(item) for item in value)]
+        elif value is not None:
+            flags += [f"--{dashed}", str(value)]
+    return flags
+
+
+def _wait_ready(child: Child, *, url: str, model: str, limit_s: float) -> None:
+    """Return when the model is listed and has answered one tiny completion.
+
+    Raises:
+        ServerStartError: the child left, serves another model, or was not ready in time.
+    """
+    deadline = time.monotonic() + limit_s
+    with httpx.Client(base_url=url, trust_env=False, timeout=_ASK_S) as client:
+        while not (_lists(client, model) and _completes(client, model)):
+            code = child.exit_code()
+            if code is not None:
+                tail = child.log_tail()
+                message = f"its server left while starting, with exit code {code}{_last(tail)}"
+                raise ServerStartError(message, exit_code=code, log_tail=tail)
+            if not wait_until(deadline, pause_s=_POLL_S):
+                message = f"its server was not ready within {limit_s:g} s (raise --specgate-start-limit)"
+                raise ServerStartError(message, log_tail=child.log_tail())
+
+
+def _lists(client: httpx.Client, model: str) -> bool:
+    try:
+        answer = client.get("/v1/models")
+        names = [entry["id"] for entry in answer.json()["data"]] if answer.is_success else []
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return False
+    if names and model not in names:
+        raise ServerStartError(f"its server serves {', '.join(names)}, not {model}")
+    return model in names
+
+
+def _completes(client: httpx.Client, model: str) -> bool:
+    body = {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
+    with contextlib.suppress(httpx.HTTPError):
+        return client.post(ENDPOINT, json=body, timeout=_FIRST_COMPLETION_S).is_success
+    return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _last(tail: str) -> str:
+    """Return the last line of a log as the end of a sentence."""
+    lines = [line.strip() for line in tail.splitlines() if line.strip()]
+    return f": {lines[-1][:200]}" if lines else ", having printed nothing"

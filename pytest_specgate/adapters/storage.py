@@ -1,0 +1,77 @@
+"""Keeps window records as files."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from pytest_specgate.core.errors import RecordError
+from pytest_specgate.core.records import SCHEMA_VERSION, WindowRecord
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from pytest_specgate.core.profile import RequestProfile
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file whole or not at all: readers see the old text or the new one, also if this dies half-way."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def window_name(created_at: str, profile: RequestProfile) -> str:
+    """Return the name of a window's folder: when it began (ISO 8601), and the fingerprint of its profile."""
+    digits = re.sub(r"[^0-9]", "", created_at)
+    return f"{digits[:8]}T{digits[8:14]}.{digits[14:17] or '000'}Z-{profile.fingerprint()}"
+
+
+class FileStore:
+    """Port `RecordStore`: the file ``record.json`` in the folder of a window.
+
+    Args:
+        folder: of this window; made when the record is first written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "record.json"
+
+    def save(self, record: WindowRecord) -> str:
+        """Write the record and return its path."""
+        write_atomically(self.path, record.model_dump_json(indent=1) + "\n")
+        return str(self.path)
+
+
+def load_record(path: Path) -> WindowRecord:
+    """Read a window record.
+
+    Raises:
+        RecordError: the file is missing, broken, or of another schema version.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecordError(f"{path} cannot be read: {error}") from error
+    try:
+        return WindowRecord.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the file"
+        found: JsonValue = first["input"] if isinstance(first["input"], int | str) else type(first["input"]).__name__
+        raise RecordError(
+            f"{path} is no window record of schema {SCHEMA_VERSION}: {place}: {first['msg']}, got {found!r}"
+        ) from error

@@ -1,0 +1,115 @@
+"""The vocabulary of gate files: `gate`, the thresholds, noise floors.
+
+A gate is made of marks: each of its thresholds becomes one test item, which the plugin judges when the item runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from pytest_specgate.core.arms import ArmPair
+from pytest_specgate.core.declared import fraction_of, known_keywords
+from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.gate import NoiseFloor, Threshold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+GATE_MARK = "specgate"
+PAIRS_MARK = "specgate_pairs"
+THRESHOLD_FIXTURE = "specgate_threshold"
+
+
+@known_keywords
+def noise_floor(floor: str, *, source: str) -> NoiseFloor:
+    """Declare a noise floor: 95 % of single-round A/A differences lie within ±floor.
+
+    Args:
+        floor: a percentage with its unit, as ``"0.4%"``.
+        source: where the figure comes from; every report that rests on it quotes this.
+
+    Raises:
+        UsageError: the floor has no unit or is no positive percentage, or the source is missing.
+    """
+    return NoiseFloor(fraction_of("noise_floor", floor), source)
+
+
+@known_keywords
+def not_worse(metric: str, *, at: int, margin: str | NoiseFloor, noise: NoiseFloor | None = None) -> Threshold:
+    """Claim that the candidate is not worse than the reference by more than a margin.
+
+    Args:
+        metric: name in the metric table, as ``"output_throughput"`` or ``"ttft_p50"``.
+        at: concurrency of the point.
+        margin: the largest loss that is still called "not worse", as ``"0.8%"``; a noise floor sets margin and noise.
+        noise: declared noise floor; without one the rounds of the run itself have to show the noise (3 or more).
+
+    Raises:
+        UsageError: an unknown metric, a margin without unit, a margin and a noise floor that both declare the noise.
+    """
+    if isinstance(margin, NoiseFloor):
+        if noise is not None:
+            raise UsageError("margin=noise_floor(...) declares the noise already; leave noise= out")
+        return Threshold(metric, at, "not_worse", margin.fraction, margin)
+    return Threshold(metric, at, "not_worse", fraction_of("margin", margin), noise)
+
+
+@known_keywords
+def better(metric: str, *, at: int, by: str, noise: NoiseFloor | None = None) -> Threshold:
+    """Claim that the candidate is better than the reference by at least a gain.
+
+    Args:
+        metric: name in the metric table.
+        at: concurrency of the point.
+        by: the smallest gain that supports the claim, as ``"50%"`` of the reference's value.
+        noise: declared noise floor, as for `not_worse`.
+
+    Raises:
+        UsageError: an unknown metric, or a gain without unit.
+    """
+    return Threshold(metric, at, "better", fraction_of("by", by), noise)
+
+
+def gate(pair: ArmPair, *thresholds: Threshold) -> Callable[[F], F]:
+    """Make a test function a gate: the pair is measured, and each threshold becomes one test item.
+
+    The body may be empty: every threshold is judged whatever the body does. A body that asks for the fixture
+    `verdict` can look at its threshold's verdict, and accept another outcome with ``verdict.expect(...)``.
+
+    Raises:
+        UsageError: the first argument is no pair, or the others are no thresholds.
+    """
+    if not isinstance(pair, ArmPair):
+        raise UsageError(f"gate() takes an ArmPair first, got {type(pair).__name__}")
+    given: tuple[object, ...] = thresholds
+    strangers = [type(threshold).__name__ for threshold in given if not isinstance(threshold, Threshold)]
+    if strangers or not thresholds:
+        what = f"got {strangers[0]}" if strangers else "got none"
+        raise UsageError(f"gate() takes thresholds, as not_worse(...) and better(...), after its pair; {what}")
+
+    def decorate(function: F) -> F:
+        with_threshold: Callable[[F], F] = pytest.mark.usefixtures(THRESHOLD_FIXTURE)
+        return _mark(GATE_MARK, pair, *thresholds)(with_threshold(function))
+
+    return decorate
+
+
+def measured(*pairs: ArmPair) -> Callable[[F], F]:
+    """Let a test read what was measured of some pairs, through the fixture `specgate_window`, without judging it.
+
+    Raises:
+        UsageError: an argument is no pair, or there is none.
+    """
+    if not pairs or not all(isinstance(pair, ArmPair) for pair in pairs):
+        raise UsageError("measured() takes one or more ArmPairs")
+    return _mark(PAIRS_MARK, *pairs)
+
+
+def _mark(name: str, *args: object) -> Callable[[F], F]:
+    # `with_args` because a mark called with one callable argument would decorate that argument.
+    mark: Callable[[F], F] = getattr(pytest.mark, name).with_args(*args)
+    return mark

@@ -1,0 +1,184 @@
+"""Arms, arm pairs and the order in which their servers are booted."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, TypeAlias
+
+from pydantic import Field, JsonValue, field_validator, model_validator
+
+from pytest_specgate.core.declared import declaration
+from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.profile import RequestProfile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Self
+
+    # `JsonValue` is invariant in the eyes of a type checker: a plain dict of strings would be refused as a value.
+    EngineArguments: TypeAlias = dict[str, Any]
+else:
+    EngineArguments: TypeAlias = dict[str, JsonValue]
+
+
+@declaration
+class Arm:
+    """One server configuration.
+
+    Attributes:
+        name: short name in tables and files, unique within a window.
+        model: folder or hub id given to the engine, or ``embedded:NAME`` for the model that
+            ``specgate prepare-model`` makes.
+        args: engine arguments by their Python name: ``True`` gives ``--x``, ``False`` gives ``--no-x``, a mapping
+            gives JSON, a list repeats its values, ``None`` leaves the argument out.
+        env: further environment variables of the server.
+        python: interpreter of another install of the engine; `None` is the session's.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=40)
+    model: str = Field(min_length=1, kw_only=True)
+    args: EngineArguments = Field(default_factory=dict, kw_only=True)
+    env: dict[str, str] = Field(default_factory=dict, kw_only=True)
+    python: str | None = Field(default=None, kw_only=True)
+
+    @field_validator("args")
+    @classmethod
+    def _own_arguments(cls, args: EngineArguments) -> EngineArguments:
+        taken = {"model", "host", "port", "served_model_name"} & {name.replace("-", "_") for name in args}
+        if taken:
+            raise ValueError(f"{', '.join(sorted(taken))} is set by the gate itself")
+        return {name: value for name, value in args.items() if value is not None}
+
+    def vary(
+        self,
+        name: str,
+        *,
+        args: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        model: str | None = None,
+        python: str | None = None,
+    ) -> Arm:
+        """Return another arm that differs in what is given; `args` and `env` are merged key by key.
+
+        An argument set to ``None`` is removed. A mapping as value (``speculative_config``) replaces the old one whole.
+        """
+        return Arm(
+            name,
+            model=model or self.model,
+            args={**self.args, **(args or {})},
+            env={**self.env, **(env or {})},
+            python=python or self.python,
+        )
+
+    @property
+    def draft_horizon(self) -> int | None:
+        """Number of speculative tokens k that the arm declares; `None` when speculation is off."""
+        config = self.args.get("speculative_config")
+        k = config.get("num_speculative_tokens") if isinstance(config, dict) else None
+        return k if isinstance(k, int) else None
+
+    @property
+    def speculates(self) -> bool:
+        """Whether the arm declares speculation at all."""
+        return self.args.get("speculative_config") is not None
+
+    def flat(self) -> dict[str, JsonValue]:
+        """Return what two arms are compared by: dotted path to value, without the name."""
+        return {
+            "model": self.model,
+            "engine": self.python,
+            **{f"args.{name}": value for name, value in self.args.items()},
+            **{f"env.{name}": value for name, value in self.env.items()},
+        }
+
+
+def differing_paths(reference: Arm, candidate: Arm) -> tuple[str, ...]:
+    """Return the dotted paths in which two arms differ, sorted."""
+    left, right = reference.flat(), candidate.flat()
+    missing = object()
+    return tuple(sorted(path for path in {*left, *right} if left.get(path, missing) != right.get(path, missing)))
+
+
+@declaration
+class ArmPair:
+    """A reference arm and a candidate arm, the load both are put under, and in what they differ.
+
+    Attributes:
+        reference: the arm compared against.
+        candidate: the arm judged.
+        varies: dotted paths in which the two may, and must, differ: ``"args.speculative_config"``, ``"engine"``.
+        profile: the load.
+        rounds: boots of each arm at most (n_max): 1, 2, 3 or an even number.
+    """
+
+    reference: Arm = Field(kw_only=True)
+    candidate: Arm = Field(kw_only=True)
+    varies: str | tuple[str, ...] = Field(kw_only=True)
+    profile: RequestProfile = Field(kw_only=True)
+    rounds: int = Field(default=6, ge=1, le=40, kw_only=True)
+
+    @field_validator("rounds")
+    @classmethod
+    def _even(cls, rounds: int) -> int:
+        if rounds > 3 and rounds % 2:
+            raise ValueError(f"rounds={rounds}: 1, 2, 3 or an even number keeps the boot order balanced")
+        return rounds
+
+    @model_validator(mode="after")
+    def _differ_as_declared(self) -> Self:
+        if self.reference.name == self.candidate.name:
+            raise ValueError(f"both arms are called {self.reference.name!r}; give each its own name")
+        if self.reference.model != self.candidate.model:
+            raise ValueError(
+                f"arms {self.title} serve two models; the model is part of the request profile, so both must serve one"
+            )
+        actual = set(differing_paths(self.reference, self.candidate))
+        undeclared = sorted(path for path in actual if not any(_covers(allowed, path) for allowed in self.paths))
+        idle = sorted(allowed for allowed in self.paths if not any(_covers(allowed, path) for path in actual))
+        if undeclared:
+            raise ValueError(f"arms {self.title} also differ in {', '.join(undeclared)}, which `varies` does not name")
+        if idle:
+            raise ValueError(f"arms {self.title} do not differ in {', '.join(idle)}, which `varies` names")
+        return self
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """`varies` as a tuple."""
+        return (self.varies,) if isinstance(self.varies, str) else self.varies
+
+    @property
+    def title(self) -> str:
+        """Candidate against reference, by name: ``k4 against off``."""
+        return f"{self.candidate.name} against {self.reference.name}"
+
+    @property
+    def arms(self) -> tuple[Arm, Arm]:
+        """Reference, then candidate."""
+        return (self.reference, self.candidate)
+
+    def with_rounds(self, rounds: int | None) -> ArmPair:
+        """Return the pair with another number of rounds; `None` changes nothing."""
+        return self if rounds is None else dataclasses.replace(self, rounds=rounds)
+
+
+def _covers(allowed: str, path: str) -> bool:
+    return path == allowed or path.startswith(f"{allowed}.")
+
+
+def arms_of(pairs: Sequence[ArmPair]) -> tuple[Arm, ...]:
+    """Return each arm of some pairs once, in the order of first mention, references first.
+
+    Raises:
+        UsageError: two different arms share a name.
+    """
+    arms: dict[str, Arm] = {}
+    for arm in (arm for pair in pairs for arm in pair.arms):
+        if arms.setdefault(arm.name, arm) != arm:
+            paths = ", ".join(differing_paths(arms[arm.name], arm))
+            raise UsageError(f"two arms of one window are called {arm.name!r} but differ in {paths}; rename one")
+    return tuple(arms.values())
+
+
+def boot_order(arms: Sequence[Arm], round_number: int) -> tuple[Arm, ...]:
+    """Return the order of boots in a round (from 1): as given in odd rounds, reversed in even ones."""
+    return tuple(arms) if round_number % 2 else tuple(reversed(arms))

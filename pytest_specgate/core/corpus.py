@@ -1,0 +1,119 @@
+"""Prompts of an exact token length, cut from a text whose tokens only the server can count."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.profile import encode_body, request_body, sha256_of_bodies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_specgate.core.profile import RequestProfile
+
+    CountTokens: TypeAlias = Callable[[str], int]
+
+_TRIES = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PromptSet:
+    """The requests of a window, as bytes, made once and sent alike to every arm.
+
+    Attributes:
+        source_sha256: hash of the text that the prompts were cut from.
+        warmup: bodies of the warm-up requests, in sending order.
+        points: bodies of the measured requests by concurrency, in sending order.
+    """
+
+    source_sha256: str
+    warmup: tuple[bytes, ...]
+    points: dict[int, tuple[bytes, ...]]
+
+    def hashes(self) -> dict[str, str]:
+        """Return the hash of every part as sent, by field name of the request profile."""
+        return {
+            "prompt_source_sha256": self.source_sha256,
+            "warmup_prompts_sha256": sha256_of_bodies(list(self.warmup)),
+            **{f"prompt_set_sha256.c{at}": sha256_of_bodies(list(bodies)) for at, bodies in self.points.items()},
+        }
+
+
+def build_prompts(
+    profile: RequestProfile, *, source: str, source_sha256: str, model: str, count_tokens: CountTokens
+) -> PromptSet:
+    """Make all requests of a window; no prompt occurs twice, warm-up included.
+
+    Args:
+        profile: the load.
+        source: corpus text, paragraphs separated by blank lines.
+        source_sha256: its hash.
+        model: name under which the server serves the model.
+        count_tokens: the server's own count for a text, special tokens included.
+
+    Raises:
+        UsageError: no prompt of the exact length can be cut from the corpus.
+    """
+    paragraphs = [part.strip() for part in source.split("\n\n") if part.strip()]
+    generator = np.random.Generator(np.random.PCG64(profile.order_seed))
+    wanted: list[tuple[int | None, int]] = [(None, profile.warmup_requests), *profile.requests.items()]
+    page = 0
+    parts: dict[int | None, tuple[bytes, ...]] = {}
+    for part, count in wanted:
+        bodies = []
+        for _ in range(count):
+            page += 1
+            prompt = _prompt(paragraphs, length=profile.input_tokens, page=page, draw=generator, count=count_tokens)
+            bodies.append(encode_body(request_body(profile, model=model, prompt=prompt)))
+        parts[part] = tuple(bodies)
+    warmup = parts.pop(None)
+    return PromptSet(source_sha256, warmup, {at: bodies for at, bodies in parts.items() if at is not None})
+
+
+def _prompt(paragraphs: Sequence[str], *, length: int, page: int, draw: np.random.Generator, count: CountTokens) -> str:
+    """Cut one prompt of exactly `length` tokens; the page number at its head makes it unique."""
+    for _ in range(_TRIES):
+        order = draw.permutation(len(paragraphs))
+        text = _long_enough([f"Page {page}.", *(paragraphs[i] for i in order)], length=length, count=count)
+        cut = cut_to(text, length=length, count=count)
+        if cut is not None:
+            return cut
+    raise UsageError(
+        f"no prompt of exactly {length} tokens can be cut from the corpus: choose a larger input_tokens (page {page})"
+    )
+
+
+def _long_enough(parts: Sequence[str], *, length: int, count: CountTokens) -> str:
+    """Join parts, repeating them if need be, until the text has at least `length` tokens."""
+    taken: list[str] = []
+    characters = 0
+    while True:
+        for part in parts:
+            taken.append(part)
+            characters += len(part)
+            if characters >= 2 * length and count("\n\n".join(taken)) >= length:
+                return "\n\n".join(taken)
+
+
+def cut_to(text: str, *, length: int, count: CountTokens) -> str | None:
+    """Return a beginning of `text` that has exactly `length` tokens, without blanks at its end.
+
+    The count of a beginning grows almost, but not strictly, with its length (a cut inside a word may cost a token), so
+    a bisection is followed by a look at its neighbourhood. `None` when no such beginning was found.
+    """
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high) // 2
+        if count(text[:middle].rstrip()) < length:
+            low = middle + 1
+        else:
+            high = middle
+    for end in sorted(range(max(1, low - 6), min(len(text), low + 6) + 1), key=lambda end: abs(end - low)):
+        beginning = text[:end].rstrip()
+        if count(beginning) == length:
+            return beginning
+    return None

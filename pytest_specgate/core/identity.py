@@ -1,0 +1,118 @@
+"""Identity of the request profile: is what was put on both arms, and what came back, the same, field by field?"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import JsonValue
+
+    from pytest_specgate.core.profile import ProfileFields
+    from pytest_specgate.core.records import BootRecord, PointRecord
+
+UNSET: Final = "(unset)"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Difference:
+    """One field that is not the same everywhere.
+
+    Attributes:
+        field: its name.
+        left_boot: the boot it is compared with, as ``off, round 1``.
+        left: the value there.
+        right_boot: the first boot that disagrees.
+        right: the value there.
+    """
+
+    field: str
+    left_boot: str
+    left: JsonValue
+    right_boot: str
+    right: JsonValue
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IdentityReport:
+    """Result of the comparison of all boots of a pair."""
+
+    fields: int
+    differences: tuple[Difference, ...]
+
+    @property
+    def identical(self) -> bool:
+        """Whether there was something to compare and all of it agreed."""
+        return self.fields > 0 and not self.differences
+
+    @property
+    def sentence(self) -> str:
+        """The line that every report starts with."""
+        return f"request profile: {self.fields - len(self.differences)} of {self.fields} fields identical"
+
+
+def observed_fields(points: Sequence[PointRecord]) -> ProfileFields:
+    """Return what the server made of the requests of each point, request by request."""
+    fields: ProfileFields = {}
+    for point in points:
+        at = f"c{point.concurrency}"
+        fields[f"observed_prompt_tokens.{at}"] = [request.prompt_tokens for request in point.requests]
+        fields[f"observed_output_tokens.{at}"] = [request.output_tokens for request in point.requests]
+        fields[f"observed_finish_reasons.{at}"] = [request.finish_reason for request in point.requests]
+    return fields
+
+
+def compare(boots: Sequence[BootRecord]) -> IdentityReport:
+    """Compare the request profiles of some boots with that of the first.
+
+    Boots that failed carry no complete profile and are left out: they are invalid for a reason of their own.
+    """
+    usable = [boot for boot in boots if boot.failure is None]
+    if len({boot.arm for boot in usable}) < 2:
+        return IdentityReport(0, ())
+    first, *others = usable
+    names = list(dict.fromkeys(name for boot in usable for name in boot.profile))
+    differences = [found for name in names if (found := _difference(name, first, others)) is not None]
+    return IdentityReport(len(names), tuple(differences))
+
+
+def _difference(name: str, first: BootRecord, others: Sequence[BootRecord]) -> Difference | None:
+    left = first.profile.get(name, UNSET)
+    for boot in others:
+        right = boot.profile.get(name, UNSET)
+        if not same(left, right):
+            return Difference(name, _label(first), left, _label(boot), right)
+    return None
+
+
+def _label(boot: BootRecord) -> str:
+    return f"{boot.arm}, round {boot.round}"
+
+
+def same(left: JsonValue, right: JsonValue) -> bool:
+    """Compare two JSON values: numbers by value, but never a number with a bool or a string; order matters."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return left == right
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    return type(left) is type(right) and left == right
+
+
+def shortened(left: object, right: object, *, width: int = 72) -> tuple[str, str]:
+    """Return two values as text, cut around the place where they begin to differ."""
+    texts = [str(value) for value in (left, right)]
+    if max(map(len, texts)) <= width:
+        return texts[0], texts[1]
+    same = next((i for i, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
+    start = max(0, same - width // 2)
+    cut = [
+        f"{'...' if start else ''}{text[start : start + width]}{'...' if len(text) > start + width else ''}"
+        for text in texts
+    ]
+    return cut[0], cut[1]

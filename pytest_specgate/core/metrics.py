@@ -1,0 +1,263 @@
+"""The metric table: every figure that can be shown or gated, declared once.
+
+A value that could not be measured is `None` with a reason, never 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import numpy as np
+
+from pytest_specgate.core.errors import ScrapeError, UsageError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_specgate.core.records import PointRecord, RequestRecord
+
+DEFINITION_VERSION: Final = 1
+"""Raised when a formula changes: figures of different definitions are never compared."""
+
+Unit: TypeAlias = Literal["s", "tokens/s", "requests/s", "tokens", "share"]
+Direction: TypeAlias = Literal["higher", "lower"]
+
+
+class NotMeasuredError(Exception):
+    """A metric has no value at a point; the text says why. Raised and caught inside the core."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Metric:
+    """One row of the table.
+
+    Attributes:
+        name: key in gate files, without unit.
+        label: in tables.
+        unit: of the value.
+        better: which direction is better.
+        formula: in words.
+        source: who measured it.
+        value: computes it from a point.
+        quantile: for a percentile over requests, its share; `None` for anything else.
+    """
+
+    name: str
+    label: str
+    unit: Unit
+    better: Direction
+    formula: str
+    source: Literal["client", "server counters"]
+    value: Callable[[PointRecord], float]
+    quantile: float | None = None
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether more of it is better."""
+        return self.better == "higher"
+
+    @property
+    def minimum_requests(self) -> int:
+        """Requests below which the metric is not supported: N * min(q, 1 - q) >= 5 for a percentile."""
+        if self.quantile is None:
+            return 1
+        return math.ceil(round(5 / min(self.quantile, 1 - self.quantile), 6))
+
+    @property
+    def stored_key(self) -> str:
+        """Key in stored files: the name with its unit."""
+        suffix = {"s": "_s", "tokens/s": "_tokens_per_s", "requests/s": "_per_s", "tokens": "_tokens", "share": ""}
+        return self.name + suffix[self.unit]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Measured:
+    """A metric's value at one point of one boot, or why there is none."""
+
+    value: float | None
+    missing: str | None = None
+
+
+def ttft(request: RequestRecord) -> float | None:
+    """Request sent to first token event, in seconds."""
+    return request.ttft_s
+
+
+def tpot(request: RequestRecord) -> float | None:
+    """(Last - first token event) / (output tokens - 1), in seconds; none for an answer of one token."""
+    if request.ttft_s is None or request.last_token_s is None or not request.output_tokens:
+        return None
+    return (request.last_token_s - request.ttft_s) / (request.output_tokens - 1) if request.output_tokens > 1 else None
+
+
+def decode_rate(request: RequestRecord) -> float | None:
+    """1 / TPOT, in tokens per second: the speed a user feels."""
+    seconds = tpot(request)
+    return 1 / seconds if seconds else None
+
+
+def e2e(request: RequestRecord) -> float | None:
+    """Request sent to last token event, in seconds."""
+    return request.last_token_s
+
+
+def _percentile(quantity: Callable[[RequestRecord], float | None], q: float) -> Callable[[PointRecord], float]:
+    def compute(point: PointRecord) -> float:
+        values = [value for request in point.completed if (value := quantity(request)) is not None]
+        needed = math.ceil(round(5 / min(q, 1 - q), 6))
+        if len(values) < needed:
+            raise NotMeasuredError(f"{len(values)} requests have a value, p{100 * q:g} needs {needed}")
+        if any(not math.isfinite(value) or value <= 0 for value in values):
+            raise NotMeasuredError("a request has an impossible time (zero, negative or not finite)")
+        return float(np.quantile(values, q))
+
+    return compute
+
+
+def _span(point: PointRecord) -> float:
+    """First send to last token event of a point, in seconds."""
+    ends = [request.sent_s + request.last_token_s for request in point.completed if request.last_token_s is not None]
+    if not ends:
+        raise NotMeasuredError("no request completed")
+    seconds = max(ends) - min(request.sent_s for request in point.requests)
+    if seconds <= 0:
+        raise NotMeasuredError(f"the point lasted {seconds:g} s")
+    return seconds
+
+
+def _output_throughput(point: PointRecord) -> float:
+    counts = [request.output_tokens for request in point.completed]
+    if any(count is None for count in counts):
+        raise NotMeasuredError("the server sent no usage for some requests, so their tokens are unknown")
+    return sum(count for count in counts if count is not None) / _span(point)
+
+
+def _request_throughput(point: PointRecord) -> float:
+    return len(point.completed) / _span(point)
+
+
+def _from_counters(read: Callable[[PointRecord], float | None]) -> Callable[[PointRecord], float]:
+    def compute(point: PointRecord) -> float:
+        try:
+            value = read(point)
+        except ScrapeError as error:
+            raise NotMeasuredError(str(error)) from error
+        if value is None:
+            raise NotMeasuredError("nothing was drafted or decoded between the two scrapes")
+        return value
+
+    return compute
+
+
+def _acceptance_rate(point: PointRecord) -> float | None:
+    speculation = point.counters.speculation()
+    return speculation.acceptance_rate if speculation else None
+
+
+def _acceptance_length(point: PointRecord) -> float | None:
+    speculation = point.counters.speculation()
+    return speculation.acceptance_length if speculation else None
+
+
+def _percentiles() -> list[Metric]:
+    families: tuple[tuple[str, str, Callable[[RequestRecord], float | None], Unit, Direction, str], ...] = (
+        ("ttft", "TTFT", ttft, "s", "lower", "request sent to first token event"),
+        ("tpot", "TPOT", tpot, "s", "lower", "(last - first token event) / (output tokens - 1), per request"),
+        ("e2e", "E2E latency", e2e, "s", "lower", "request sent to last token event"),
+        ("decode_rate", "decode rate", decode_rate, "tokens/s", "higher", "1 / TPOT, per request"),
+    )
+    return [
+        Metric(
+            name=f"{name}_p{100 * q:g}",
+            label=f"{label} p{100 * q:g}",
+            unit=unit,
+            better=better,
+            formula=f"{formula}; numpy-linear p{100 * q:g} over the requests of a point",
+            source="client",
+            value=_percentile(quantity, q),
+            quantile=q,
+        )
+        for name, label, quantity, unit, better, formula in families
+        for q in ((0.5, 0.9, 0.95, 0.99) if better == "lower" else (0.5, 0.1, 0.05, 0.01))
+    ]
+
+
+def _table() -> dict[str, Metric]:
+    rows = [
+        Metric(
+            name="output_throughput",
+            label="output throughput",
+            unit="tokens/s",
+            better="higher",
+            formula="output tokens of a point / (first send to last token event)",
+            source="client",
+            value=_output_throughput,
+        ),
+        Metric(
+            name="request_throughput",
+            label="request throughput",
+            unit="requests/s",
+            better="higher",
+            formula="completed requests of a point / (first send to last token event)",
+            source="client",
+            value=_request_throughput,
+        ),
+        *_percentiles(),
+        Metric(
+            name="acceptance_rate",
+            label="acceptance rate",
+            unit="share",
+            better="higher",
+            formula="accepted / draft tokens over the point",
+            source="server counters",
+            value=_from_counters(_acceptance_rate),
+        ),
+        Metric(
+            name="acceptance_length",
+            label="acceptance length",
+            unit="tokens",
+            better="higher",
+            formula="1 + accepted tokens / drafts over the point",
+            source="server counters",
+            value=_from_counters(_acceptance_length),
+        ),
+        Metric(
+            name="tokens_per_step",
+            label="tokens per step",
+            unit="tokens",
+            better="higher",
+            formula="(generation tokens - requests) / decode steps over the point",
+            source="server counters",
+            value=_from_counters(lambda point: point.counters.tokens_per_step()),
+        ),
+    ]
+    return {row.name: row for row in rows}
+
+
+METRICS: Final = _table()
+HEADLINE: Final = ("output_throughput", "ttft_p50", "tpot_p50", "decode_rate_p50", "e2e_p50")
+"""The rows every table shows, gated or not."""
+
+
+def metric(name: str) -> Metric:
+    """Return the row of the table with this name.
+
+    Raises:
+        UsageError: there is none; the message names the nearest.
+    """
+    if name not in METRICS:
+        raise UsageError(f"there is no metric {name!r}{nearest(name, METRICS)}")
+    return METRICS[name]
+
+
+def measure(name: str, point: PointRecord) -> Measured:
+    """Compute a metric at a point; a value that cannot be had comes back as a reason."""
+    try:
+        value = metric(name).value(point)
+    except NotMeasuredError as error:
+        return Measured(None, str(error))
+    if not math.isfinite(value):
+        return Measured(None, f"{name} is {value}")
+    return Measured(value)

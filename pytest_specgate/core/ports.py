@@ -1,0 +1,168 @@
+"""Ports: what a window needs of the outside world. Adapters implement them, tests fake them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from pydantic import JsonValue
+
+    from pytest_specgate.core.arms import Arm
+    from pytest_specgate.core.counters import CounterPage
+    from pytest_specgate.core.profile import RequestProfile
+    from pytest_specgate.core.records import RequestRecord, WindowRecord
+
+
+class Server(Protocol):
+    """A server that has answered a completion."""
+
+    @property
+    def url(self) -> str:
+        """Base address, without a slash at its end."""
+
+    @property
+    def model(self) -> str:
+        """Name under which the model is served."""
+
+    @property
+    def command(self) -> str:
+        """What was started, as a user would type it."""
+
+    @property
+    def boot_s(self) -> float:
+        """Seconds from the start of the process to its first answered completion."""
+
+    def ensure_alive(self) -> None:
+        """Raise `ServerDiedError`, with exit code and log tail, if the process has left."""
+
+    def log_tail(self) -> str:
+        """Return the last lines that the server printed, without control characters and secrets."""
+
+    def process_ids(self) -> frozenset[int]:
+        """Return the ids of the server's processes."""
+
+
+class Engine(Protocol):
+    """Starts servers."""
+
+    def start(self, arm: Arm) -> AbstractContextManager[Server]:
+        """Start an arm's server; leaving the context stops it and all its processes.
+
+        Raises:
+            ServerStartError: it died or was not ready in time.
+        """
+
+    def facts(self, arm: Arm) -> dict[str, JsonValue]:
+        """Return what is known of the install of the engine that an arm uses."""
+
+
+class LoadDriver(Protocol):
+    """Sends requests."""
+
+    def run_point(
+        self, server: Server, bodies: Sequence[bytes], *, concurrency: int, profile: RequestProfile
+    ) -> tuple[RequestRecord, ...]:
+        """Send bodies in order from `concurrency` closed-loop workers; return one record each, failed ones too."""
+
+
+class ServerPages(Protocol):
+    """Reads a server's pages."""
+
+    def counters(self, server: Server) -> CounterPage:
+        """Scrape ``/metrics`` once.
+
+        Raises:
+            ScrapeError: it cannot be had, or has no series of the engine.
+        """
+
+    def settled_counters(self, server: Server, *, before: CounterPage, output_tokens: int) -> CounterPage:
+        """Scrape until nothing runs and the tokens generated since `before` agree with the client's, for a while.
+
+        Returns the last page when they never agree: that is for the judge to see.
+        """
+
+    def resolved_config(self, server: Server) -> dict[str, JsonValue]:
+        """Return the engine configuration that the server resolved.
+
+        Raises:
+            ScrapeError: it does not tell.
+        """
+
+    def tokenize(self, server: Server, text: str) -> list[int]:
+        """Return the token ids of a text, special tokens included.
+
+        Raises:
+            ScrapeError: the server does not tell.
+        """
+
+
+class PromptSource(Protocol):
+    """Gives texts to cut prompts from."""
+
+    def text(self, name: str) -> str:
+        """Return the corpus of a name, paragraphs separated by blank lines."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CpuReading:
+    """CPU time of other processes.
+
+    Attributes:
+        at_s: monotonic time of the reading.
+        used_s: CPU seconds used so far, over all CPUs.
+    """
+
+    at_s: float
+    used_s: float
+
+    def share_since(self, earlier: CpuReading) -> float:
+        """Return the CPUs kept busy by others since an earlier reading, never below 0."""
+        elapsed = self.at_s - earlier.at_s
+        return max(0.0, (self.used_s - earlier.used_s) / elapsed) if elapsed > 0 else 0.0
+
+
+class Host(Protocol):
+    """Knows the machine and the clock."""
+
+    def facts(self) -> dict[str, JsonValue]:
+        """Return facts about the machine."""
+
+    def now(self) -> str:
+        """Return the wall-clock time in ISO 8601 with zone."""
+
+    def other_cpu(self, ours: frozenset[int]) -> CpuReading | None:
+        """Read the CPU time that everything but `ours`, and this process, has used; `None` where it is unknown."""
+
+    def client_version(self) -> str:
+        """Return the version of the load client."""
+
+
+class RecordStore(Protocol):
+    """Keeps window records."""
+
+    def save(self, record: WindowRecord) -> str:
+        """Write a record, whole or not at all, and return where it is; a later state replaces an earlier one."""
+
+
+class Progress(Protocol):
+    """Tells a waiting user what goes on."""
+
+    def say(self, line: str) -> None:
+        """Show one line."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ports:
+    """Everything a window needs, together."""
+
+    engine: Engine
+    load: LoadDriver
+    pages: ServerPages
+    prompts: PromptSource
+    host: Host
+    store: RecordStore
+    progress: Progress

@@ -1,0 +1,178 @@
+"""Request profile: everything that fixes the load put on both arms of a pair."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from pydantic import Field, JsonValue, field_validator, model_validator
+
+from pytest_specgate.core.declared import declaration
+from pytest_specgate.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+ProfileFields: TypeAlias = dict[str, JsonValue]
+"""Flat view of a profile as it was put on one arm: field name to value; `None` means "not set"."""
+
+ENDPOINT = "/v1/completions"
+
+SAMPLING_FIELDS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "seed",
+)
+
+
+@declaration
+class RequestProfile:
+    """The load: which prompts, how long, how many at which concurrency, and with which sampling.
+
+    Sampling parameters are always sent, so a server's own defaults decide nothing.
+
+    Attributes:
+        input_tokens: exact prompt length, in tokens of the served model.
+        output_tokens: output tokens asked of every request.
+        requests: number of requests at each point, by concurrency: ``{1: 10, 8: 32}``.
+        prompts: name of a corpus that comes with the package.
+        warmup_requests: requests sent one after another before the first point of every boot, never measured.
+        temperature: softmax temperature; 0 is greedy.
+        top_p: nucleus sampling; 1 is off.
+        top_k: number of candidates kept; 0 is off.
+        min_p: relative probability floor; 0 is off.
+        presence_penalty: as in the completions API.
+        frequency_penalty: as in the completions API.
+        repetition_penalty: as in vLLM; 1 is off.
+        seed: sampling seed sent with every request.
+        order_seed: seed of the draw of prompts from the corpus.
+        ignore_eos: generate `output_tokens` tokens whatever the model says.
+        stop: stop strings.
+        extra_body: further JSON fields of every request body.
+        request_timeout_s: longest silence of the server that is waited for, in seconds.
+    """
+
+    input_tokens: int = Field(gt=0)
+    output_tokens: int = Field(gt=1)
+    requests: dict[int, int] = Field(min_length=1)
+    prompts: Literal["prose", "code"] = "prose"
+    warmup_requests: int = Field(default=4, ge=0)
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=0, ge=0)
+    min_p: float = Field(default=0.0, ge=0, le=1)
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = Field(default=1.0, gt=0)
+    seed: int = 0
+    order_seed: int = Field(default=0, ge=0)
+    ignore_eos: bool = True
+    stop: tuple[str, ...] = ()
+    extra_body: dict[str, JsonValue] = Field(default_factory=dict)
+    request_timeout_s: float = Field(default=600.0, gt=0)
+
+    @field_validator("requests")
+    @classmethod
+    def _points(cls, requests: dict[int, int]) -> dict[int, int]:
+        for concurrency, count in requests.items():
+            if concurrency < 1 or count < concurrency:
+                raise ValueError(
+                    f"point c={concurrency} has {count} requests; each of its {concurrency} workers needs at least one"
+                )
+        return dict(sorted(requests.items()))
+
+    @model_validator(mode="after")
+    def _no_shadowing(self) -> Self:
+        shadowed = sorted(set(self.extra_body) & set(request_body(self, model="", prompt="", extra=False)))
+        if shadowed:
+            raise ValueError(f"extra_body sets {', '.join(shadowed)}, which the profile sends itself")
+        return self
+
+    @property
+    def points(self) -> tuple[int, ...]:
+        """Concurrencies in rising order."""
+        return tuple(self.requests)
+
+    def fingerprint(self) -> str:
+        """Return a short name that is equal for equal profiles, whatever the order they were written in."""
+        return sha256_of(declared_fields(self))[:12]
+
+
+def request_body(profile: RequestProfile, *, model: str, prompt: str, extra: bool = True) -> dict[str, JsonValue]:
+    """Return the JSON body of one streaming completions request, with every parameter written out."""
+    body: dict[str, JsonValue] = {
+        "model": model,
+        "prompt": prompt,
+        "max_tokens": profile.output_tokens,
+        "min_tokens": profile.output_tokens if profile.ignore_eos else 0,
+        "ignore_eos": profile.ignore_eos,
+        "n": 1,
+        "logprobs": None,
+        "stop": list(profile.stop) or None,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        **{name: getattr(profile, name) for name in SAMPLING_FIELDS},
+    }
+    return {**body, **profile.extra_body} if extra else body
+
+
+def encode_body(body: dict[str, JsonValue]) -> bytes:
+    """Return the bytes that go over the wire: one spelling for one body."""
+    return json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def sha256_of(value: JsonValue) -> str:
+    """Return the hash of a JSON value, independent of key order."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sha256_of_text(text: str) -> str:
+    """Return the hash of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sha256_of_bodies(bodies: list[bytes]) -> str:
+    """Return the hash of a prompt set as sent: body bytes in sending order, lengths included."""
+    digest = hashlib.sha256()
+    for body in bodies:
+        digest.update(len(body).to_bytes(8, "big"))
+        digest.update(body)
+    return digest.hexdigest()
+
+
+def declared_fields(profile: RequestProfile) -> ProfileFields:
+    """Return the fields of a profile that are known before any server runs."""
+    body = request_body(profile, model="", prompt="")
+    return {
+        "api": "completions",
+        "endpoint": ENDPOINT,
+        "stream_options": body["stream_options"],
+        "prompt_source": profile.prompts,
+        "concurrency_points": list(profile.points),
+        **{f"requests.c{at}": count for at, count in profile.requests.items()},
+        "warmup_requests": profile.warmup_requests,
+        "arrival": "closed loop",
+        "order_seed": profile.order_seed,
+        "input_tokens": profile.input_tokens,
+        "output_tokens": profile.output_tokens,
+        **{name: body[name] for name in ("min_tokens", "ignore_eos", "n", "logprobs", "stop", *SAMPLING_FIELDS)},
+        "extra_body_sha256": sha256_of(profile.extra_body) if profile.extra_body else None,
+        "request_timeout_s": profile.request_timeout_s,
+    }
+
+
+def check_point(profile: RequestProfile, at: int) -> None:
+    """Refuse a concurrency that the profile does not measure.
+
+    Raises:
+        UsageError: the profile has no such point.
+    """
+    if at not in profile.requests:
+        raise UsageError(f"at={at} is no point of the profile, which measures c={', '.join(map(str, profile.points))}")

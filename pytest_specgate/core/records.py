@@ -1,0 +1,221 @@
+"""Window records: what was measured, complete enough to judge it again elsewhere, with other thresholds.
+
+History of the schema:
+
+1. first version
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from pytest_specgate.core.arms import Arm, ArmPair
+from pytest_specgate.core.counters import CounterDelta, CounterPage
+from pytest_specgate.core.profile import RequestProfile
+
+SCHEMA_VERSION: Final = 1
+REDACTED: Final = "[redacted]"
+
+_SECRET_NAME = re.compile(r"(?i)(token(?!s|iz)|secret|password|passwd|api[-_]?key|credential|authorization)")
+_SECRET_TEXT = re.compile(
+    r"(?i)(\bhf_[a-z0-9]{16,}|\bsk-[a-z0-9_-]{16,}|(?<=bearer )[\w.~+/=-]{8,}|(?<=://)[^/\s:@]+:[^/\s@]+(?=@))"
+)
+
+
+class Stored(BaseModel):
+    """Base of everything that is stored: frozen, nothing unknown, no NaN, nothing invented for what is missing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class RequestRecord(Stored):
+    """One request as the client saw it. Times are seconds; those of events count from the send of the request.
+
+    Attributes:
+        index: place in the sending order of its point, from 0.
+        sent_s: when it was sent, after the start of the point.
+        status: HTTP status; `None` when no answer came.
+        error: why it does not count; `None` for a complete answer.
+        ttft_s: to the first token event.
+        first_text_s: to the first visible text.
+        last_token_s: to the last token event.
+        closed_s: to the last read of the stream.
+        prompt_tokens: counted by the server.
+        output_tokens: counted by the server.
+        token_events: number of token events.
+        finish_reason: as the server sent it.
+        text_sha256: hash of the answer.
+    """
+
+    index: int
+    sent_s: float
+    status: int | None
+    error: str | None
+    ttft_s: float | None
+    first_text_s: float | None
+    last_token_s: float | None
+    closed_s: float | None
+    prompt_tokens: int | None
+    output_tokens: int | None
+    token_events: int
+    finish_reason: str | None
+    text_sha256: str
+
+
+class PointRecord(Stored):
+    """One load level of one boot.
+
+    Attributes:
+        concurrency: number of closed-loop workers.
+        requests: every request, failed ones too, in sending order.
+        before: counters before its first request.
+        after: counters after its last answer, once they had settled.
+        other_cpu_share: CPU time of processes that are not ours, in CPUs; `None` where it is unknown.
+    """
+
+    concurrency: int
+    requests: tuple[RequestRecord, ...]
+    before: CounterPage
+    after: CounterPage
+    other_cpu_share: float | None
+
+    @property
+    def completed(self) -> tuple[RequestRecord, ...]:
+        """Requests that ended well."""
+        return tuple(request for request in self.requests if request.error is None)
+
+    @property
+    def failed(self) -> tuple[RequestRecord, ...]:
+        """Requests that did not."""
+        return tuple(request for request in self.requests if request.error is not None)
+
+    @property
+    def counters(self) -> CounterDelta:
+        """What the server counted during the point."""
+        return CounterDelta(self.before, self.after)
+
+
+class Failure(Stored):
+    """Why a boot, or what is left of it, cannot be used.
+
+    Attributes:
+        reason: code, such as ``server-died``.
+        message: one sentence.
+        detail: further lines, such as the end of the server's log.
+    """
+
+    reason: str
+    message: str
+    detail: str = ""
+
+
+class BootRecord(Stored):
+    """One start of one arm's server.
+
+    Attributes:
+        arm: name of the arm.
+        round: from 1.
+        position: place in the round's boot order, from 0.
+        command: what was started, as a user would type it.
+        started_at: wall-clock time, ISO 8601 with zone.
+        boot_s: from the start of the process to its first answered completion; `None` when that never came.
+        profile: request profile as it was put on this boot, observed fields included.
+        resolved: resolved configuration that the server reported, as far as it was used.
+        points: those measured, in order.
+        failure: what went wrong, `None` when nothing did.
+    """
+
+    arm: str
+    round: int
+    position: int
+    command: str
+    started_at: str
+    boot_s: float | None
+    profile: dict[str, JsonValue]
+    resolved: dict[str, JsonValue]
+    points: tuple[PointRecord, ...]
+    failure: Failure | None = None
+
+    def point(self, concurrency: int) -> PointRecord | None:
+        """Return the point at a concurrency, `None` if it was not measured."""
+        return next((point for point in self.points if point.concurrency == concurrency), None)
+
+
+class PairRecord(Stored):
+    """A pair by the names of its arms, which the record describes once.
+
+    Attributes:
+        reference: name of the arm compared against.
+        candidate: name of the arm judged.
+        varies: dotted paths in which the two differ.
+        rounds: n_max.
+    """
+
+    reference: str
+    candidate: str
+    varies: tuple[str, ...]
+    rounds: int
+
+    @classmethod
+    def of(cls, pair: ArmPair) -> PairRecord:
+        """Describe a declared pair."""
+        return cls(reference=pair.reference.name, candidate=pair.candidate.name, varies=pair.paths, rounds=pair.rounds)
+
+
+class WindowRecord(Stored):
+    """All boots of one or more pairs with one profile, on one machine, in one go.
+
+    Attributes:
+        schema_version: of this format.
+        created_at: wall-clock time of its start, ISO 8601 with zone.
+        finished: whether the window ran to its end.
+        arms: as declared; secrets are replaced.
+        pairs: as declared.
+        profile: the load, as declared.
+        host: facts about the machine.
+        engine: facts about the installs of the engine, by arm.
+        boots: in the order in which they ran.
+        verdicts: as judged at the end, one mapping a threshold.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    created_at: str
+    finished: bool
+    arms: tuple[Arm, ...]
+    pairs: tuple[PairRecord, ...]
+    profile: RequestProfile
+    host: dict[str, JsonValue]
+    engine: dict[str, dict[str, JsonValue]]
+    boots: tuple[BootRecord, ...] = ()
+    verdicts: tuple[dict[str, JsonValue], ...] = ()
+
+    def boots_of(self, arm: str) -> tuple[BootRecord, ...]:
+        """Return the boots of one arm, by round."""
+        return tuple(sorted((boot for boot in self.boots if boot.arm == arm), key=lambda boot: boot.round))
+
+
+def redacted(value: JsonValue, *, name: str = "") -> JsonValue:
+    """Return a value without secrets: those whose name gives them away, and those recognised by their form."""
+    if isinstance(value, dict):
+        return {key: redacted(item, name=key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [redacted(item, name=name) for item in value]
+    if value is not None and name and _SECRET_NAME.search(name):
+        return REDACTED
+    return redacted_text(value) if isinstance(value, str) else value
+
+
+def redacted_text(text: str) -> str:
+    """Return text without access tokens, bearer values and passwords in addresses."""
+    return _SECRET_TEXT.sub(REDACTED, text)
+
+
+def redacted_arm(arm: Arm) -> Arm:
+    """Return an arm without secrets in its arguments and environment."""
+    args = {name: redacted(value, name=name) for name, value in arm.args.items()}
+    env = {name: str(redacted(value, name=name)) for name, value in arm.env.items()}
+    return dataclasses.replace(arm, args=args, env=env)

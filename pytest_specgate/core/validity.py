@@ -1,0 +1,109 @@
+"""Reasons why a boot or a point cannot be judged, whatever its figures are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_specgate.core import counters
+from pytest_specgate.core.errors import ScrapeError
+from pytest_specgate.core.records import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import JsonValue
+
+    from pytest_specgate.core.arms import Arm
+    from pytest_specgate.core.counters import CounterPage
+    from pytest_specgate.core.profile import RequestProfile
+    from pytest_specgate.core.records import BootRecord, PointRecord
+
+NOT_AS_DECLARED = "arm-not-as-declared"
+
+
+def unproved(arm: Arm, *, speculative_config: JsonValue, page: CounterPage, model: str) -> Failure | None:
+    """Say why a fresh server is not the arm that was declared, `None` if it is.
+
+    Args:
+        arm: the declaration.
+        speculative_config: what the server resolved, from ``/server_info``; `None` means that speculation is off.
+        page: counters before any traffic.
+        model: name under which the model should be served.
+    """
+    resolved = speculative_config if isinstance(speculative_config, dict) else None
+    k = resolved.get("num_speculative_tokens") if resolved else None
+    declared, counted = arm.draft_horizon, len(page.speculation) or None
+    problem = None
+    if strangers := page.models() - {model}:
+        problem = f"the server counts for model {', '.join(sorted(strangers))}, not for {model}"
+    elif arm.speculates and resolved is None:
+        problem = "speculation is declared, but the server resolved none"
+    elif not arm.speculates and (resolved is not None or counted):
+        problem = f"no speculation is declared, but the server runs it with k={k or counted}"
+    elif declared is not None and k != declared:
+        problem = f"k={declared} is declared, but the server resolved k={k}"
+    elif declared is not None and counted != declared:
+        problem = f"k={declared} is declared, but the server counts {counted or 0} draft positions"
+    return Failure(reason=NOT_AS_DECLARED, message=f"arm {arm.name}: {problem}") if problem else None
+
+
+def boot_problem(arm: Arm, boot: BootRecord, profile: RequestProfile) -> Failure | None:
+    """Return the first reason why a boot cannot be judged at all, `None` if there is none."""
+    if boot.failure is not None:
+        return boot.failure
+    missing = [at for at in profile.points if boot.point(at) is None]
+    if missing:
+        points = ", ".join(f"c={at}" for at in missing)
+        return Failure(reason="not-measured", message=f"arm {arm.name}, round {boot.round}: {points} was not measured")
+    return None
+
+
+def point_problem(arm: Arm, point: PointRecord, profile: RequestProfile) -> Failure | None:
+    """Return the first reason why a point cannot be judged, `None` if there is none."""
+    try:
+        return next(_point_problems(arm, point, profile), None)
+    except ScrapeError as error:
+        return Failure(reason="counters-unreadable", message=_at(arm, point, str(error)))
+
+
+def _point_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> Iterator[Failure]:
+    asked = profile.requests[point.concurrency]
+    if point.failed:
+        first = point.failed[0]
+        text = f"{len(point.failed)} of {asked} requests failed, the first with: {first.error}"
+        yield Failure(reason="failed-requests", message=_at(arm, point, text))
+    if len(point.completed) < asked:
+        text = f"{len(point.completed)} of {asked} requests completed"
+        yield Failure(reason="too-few-requests", message=_at(arm, point, text))
+    yield from _count_problems(arm, point)
+    yield from _speculation_problems(arm, point)
+
+
+def _count_problems(arm: Arm, point: PointRecord) -> Iterator[Failure]:
+    """Reconcile the server's counts with the client's: more on the server's side is somebody else's traffic."""
+    finished = point.counters.finished()
+    ended_badly = {reason: count for reason, count in finished.items() if reason in {"abort", "error"}}
+    if ended_badly:
+        yield Failure(reason="aborted-requests", message=_at(arm, point, f"the server ended requests by {ended_badly}"))
+    ours = sum(request.output_tokens or 0 for request in point.completed)
+    theirs = int(point.counters.total(counters.GENERATION_TOKENS))
+    if theirs != ours:
+        text = f"the server generated {theirs} tokens, our requests received {ours}"
+        yield Failure(reason="foreign-traffic" if theirs > ours else "counter-mismatch", message=_at(arm, point, text))
+
+
+def _speculation_problems(arm: Arm, point: PointRecord) -> Iterator[Failure]:
+    speculation = point.counters.speculation()
+    if not arm.speculates or speculation is None:
+        if arm.speculates:
+            yield Failure(reason=NOT_AS_DECLARED, message=_at(arm, point, "the server has no speculation counters"))
+        return
+    if speculation.drafts == 0:
+        yield Failure(reason="speculation-inactive", message=_at(arm, point, "speculation did not run: 0 drafts"))
+    broken = speculation.broken_identities()
+    if broken:
+        yield Failure(reason="counter-identity", message=_at(arm, point, f"impossible counters: {'; '.join(broken)}"))
+
+
+def _at(arm: Arm, point: PointRecord, text: str) -> str:
+    return f"arm {arm.name} at c={point.concurrency}: {text}"

@@ -1,0 +1,1 @@
+"""Text shipped with the package for making benchmark prompts: `prose.txt` and `code.txt`."""

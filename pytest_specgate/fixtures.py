@@ -1,0 +1,150 @@
+"""Fixtures of gate files, and the wiring of the session to the real adapters."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_specgate.translate import one_sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_specgate.adapters.server import VllmEngine
+    from pytest_specgate.core.arms import Arm
+    from pytest_specgate.core.gate import Threshold
+    from pytest_specgate.core.measured import MeasuredWindow
+    from pytest_specgate.core.ports import Server
+    from pytest_specgate.core.verdict import Verdict
+    from pytest_specgate.options import GateOptions
+    from pytest_specgate.session import GateSession
+    from pytest_specgate.window import WindowPlan
+
+SESSION_KEY: pytest.StashKey[GateSession] = pytest.StashKey()
+
+
+@pytest.fixture
+def specgate_threshold(request: pytest.FixtureRequest) -> Threshold:
+    """The threshold that this item of a gate judges."""
+    threshold: Threshold = request.param
+    return threshold
+
+
+@pytest.fixture
+def verdict(request: pytest.FixtureRequest) -> Verdict:
+    """The verdict of this item's threshold; ``verdict.expect(Outcome.FAIL)`` accepts another outcome than PASS."""
+    with one_sentence():
+        return request.config.stash[SESSION_KEY].verdict(request.node)
+
+
+@pytest.fixture
+def specgate_window(request: pytest.FixtureRequest) -> MeasuredWindow:
+    """Everything that was measured for this test's pair: of its gate, or of ``@measured(pair)``."""
+    with one_sentence():
+        return request.config.stash[SESSION_KEY].measured(request.node)
+
+
+@pytest.fixture(scope="session")
+def vllm_server(request: pytest.FixtureRequest) -> Iterator[Callable[[Arm], Server]]:
+    """A function that returns a running server of an arm: ``vllm_server(OFF).url``.
+
+    The server is kept for the next test that asks for the same arm. One server runs at a time: asking for another arm,
+    or measuring a window, stops it first.
+    """
+    session = request.config.stash[SESSION_KEY]
+    yield session.server
+    session.close()
+
+
+@dataclasses.dataclass(slots=True)
+class _KeptServer:
+    """The server that `vllm_server` handed out last."""
+
+    arm: Arm
+    server: Server
+    stack: contextlib.ExitStack
+
+
+class LocalWiring:
+    """Wires the session to real servers on this machine. Adapters are imported when they are first needed."""
+
+    def __init__(self, options: GateOptions, *, environment: Mapping[str, str] = os.environ) -> None:
+        self._options = options
+        self._environment = environment
+        self._kept: _KeptServer | None = None
+
+    def check(self, arms: Sequence[Arm]) -> None:
+        """Raise `UsageError` for what would stop an arm from starting."""
+        engine = self._engine(self._options.results)
+        for arm in arms:
+            engine.check(arm)
+
+    def measure(self, plan: WindowPlan, say: Callable[[str], None]) -> MeasuredWindow:
+        """Measure a window; its record and the logs of its servers go into a folder of its own."""
+        from pytest_specgate.adapters.client import ClosedLoopClient  # noqa: PLC0415  - only gates pay for it
+        from pytest_specgate.adapters.host import LocalHost  # noqa: PLC0415
+        from pytest_specgate.adapters.prompts import PackagedCorpus  # noqa: PLC0415
+        from pytest_specgate.adapters.scrape import HttpPages  # noqa: PLC0415
+        from pytest_specgate.adapters.storage import FileStore, window_name  # noqa: PLC0415
+        from pytest_specgate.core.measured import MeasuredWindow  # noqa: PLC0415
+        from pytest_specgate.core.ports import Ports  # noqa: PLC0415
+        from pytest_specgate.window import measure  # noqa: PLC0415
+
+        host = LocalHost()
+        folder = self._options.results / window_name(host.now(), plan.profile)
+        store = FileStore(folder)
+        with contextlib.closing(HttpPages()) as pages:
+            ports = Ports(
+                engine=self._engine(folder),
+                load=ClosedLoopClient(),
+                pages=pages,
+                prompts=PackagedCorpus(),
+                host=host,
+                store=store,
+                progress=_Progress(say),
+            )
+            return MeasuredWindow(measure(plan, ports), str(store.path))
+
+    def server(self, arm: Arm) -> Server:
+        """Return a running server of an arm; another arm's is stopped first."""
+        if self._kept is not None and self._kept.arm == arm:
+            self._kept.server.ensure_alive()
+            return self._kept.server
+        self.stop_server()
+        stack = contextlib.ExitStack()
+        engine = self._engine(self._options.results / "servers")
+        engine.check(arm)
+        server = stack.enter_context(engine.start(arm))
+        self._kept = _KeptServer(arm, server, stack)
+        return server
+
+    def stop_server(self) -> None:
+        """Stop the server that `server` started, if it still runs."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.stack.close()
+
+    def _engine(self, log_folder: Path) -> VllmEngine:
+        from pytest_specgate.adapters.server import EngineOptions, VllmEngine  # noqa: PLC0415  - only gates pay for it
+
+        return VllmEngine(
+            EngineOptions(
+                python=self._options.engine_python,
+                command=self._options.engine_command,
+                environment=self._environment,
+                start_limit_s=self._options.start_limit_s,
+                log_folder=log_folder,
+            )
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Progress:
+    """Port `Progress`: hands lines on."""
+
+    say: Callable[[str], None]

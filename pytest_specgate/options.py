@@ -1,0 +1,132 @@
+"""Options of the plugin: declared in one table, frozen into one object.
+
+Each option can be given on the command line, as an environment variable or in the ini file, in this order of
+precedence. An empty value is a mistake, not "off": a CI variable that expands to nothing must not switch anything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+N = TypeVar("N", int, float)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GateOptions:
+    """Everything a session may be told.
+
+    Attributes:
+        engine_python: interpreter that has vLLM.
+        engine_command: what to start instead of vLLM's API server; empty for that default.
+        results: folder for window records and server logs.
+        rounds: n_max of every pair; `None` leaves it to the gate files.
+        start_limit_s: longest time that a server may take to start, in seconds.
+    """
+
+    engine_python: Path
+    engine_command: tuple[str, ...]
+    results: Path
+    rounds: int | None
+    start_limit_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Option:
+    """One row: a name in all its spellings, and how its text is read."""
+
+    name: str
+    metavar: str
+    help: str
+
+    @property
+    def flag(self) -> str:
+        return f"--specgate-{self.name.replace('_', '-')}"
+
+    @property
+    def ini(self) -> str:
+        return f"specgate_{self.name}"
+
+    @property
+    def variable(self) -> str:
+        return f"SPECGATE_{self.name.upper()}"
+
+
+_OPTIONS: Final = (
+    _Option(
+        "engine_python",
+        "PATH",
+        "Python interpreter that has vLLM installed; it may be of another environment, since the plugin never imports "
+        "vllm. Default: the interpreter that runs pytest.",
+    ),
+    _Option(
+        "engine_command",
+        "COMMAND",
+        "What to start instead of `ENGINE_PYTHON -m vllm.entrypoints.openai.api_server`; it is given the same "
+        "arguments. `python` as its first word is the interpreter that runs pytest.",
+    ),
+    _Option("results", "FOLDER", "Where window records and server logs are kept. Default: specgate-results."),
+    _Option("rounds", "N", "Boots of each arm at most, for every gate: 1, 2, 3 or an even number."),
+    _Option("start_limit", "SECONDS", "Longest time that a server may take to become ready. Default: 600."),
+)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare every option with its ini twin."""
+    group = parser.getgroup("specgate", "specgate: regression gates for LLM serving")
+    for option in _OPTIONS:
+        twins = f"{option.help} (environment: {option.variable}, ini: {option.ini})"
+        group.addoption(option.flag, dest=option.ini, metavar=option.metavar, default=None, help=twins)
+        parser.addini(option.ini, option.help, type="string", default=None)
+
+
+def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.environ) -> GateOptions:
+    """Freeze the options of a session.
+
+    Raises:
+        pytest.UsageError: an empty or unreadable value.
+    """
+    texts = {option.name: _text(config, option, environment) for option in _OPTIONS}
+    rounds, start_limit = texts["rounds"], texts["start_limit"]
+    return GateOptions(
+        engine_python=Path(texts["engine_python"] or sys.executable),
+        engine_command=tuple(shlex.split(texts["engine_command"] or "")),
+        results=config.invocation_params.dir / (texts["results"] or "specgate-results"),
+        rounds=None if rounds is None else _number(rounds, "rounds", int),
+        start_limit_s=600.0 if start_limit is None else _number(start_limit, "start_limit", float),
+    )
+
+
+def _text(config: pytest.Config, option: _Option, environment: Mapping[str, str]) -> str | None:
+    sources = (
+        (option.flag, config.getoption(option.ini)),
+        (option.variable, environment.get(option.variable)),
+        (option.ini, config.getini(option.ini)),
+    )
+    for place, value in sources:
+        if value is None:
+            continue
+        if not value.strip():
+            raise pytest.UsageError(f"{place} is empty: give it a value or leave it out")
+        return str(value)
+    return None
+
+
+def _number(text: str, name: str, kind: Callable[[str], N]) -> N:
+    flag = f"--specgate-{name.replace('_', '-')}"
+    try:
+        number = kind(text)
+    except ValueError:
+        raise pytest.UsageError(f"{flag}={text} is not a number") from None
+    if not 0 < number < float("inf"):
+        raise pytest.UsageError(f"{flag}={text} must be above 0")
+    return number

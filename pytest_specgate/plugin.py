@@ -1,0 +1,129 @@
+"""The pytest plugin: hooks that translate between pytest and the session of gates.
+
+Nothing here imports more than pytest until a gate was collected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_specgate.fixtures import (
+    SESSION_KEY,
+    LocalWiring,
+    specgate_threshold,
+    specgate_window,
+    verdict,
+    vllm_server,
+)
+from pytest_specgate.options import GateOptions, add_options, read_options
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pytest_specgate.session import GateSession
+
+__all__ = ["specgate_threshold", "specgate_window", "verdict", "vllm_server"]
+
+_GATE_MARK = "specgate"
+_PAIRS_MARK = "specgate_pairs"
+_OPTIONS_KEY = pytest.StashKey[GateOptions]()
+_MARKS = (
+    f"{_GATE_MARK}(pair, *thresholds): a regression gate; written as @gate(pair, not_worse(...), better(...)).",
+    f"{_PAIRS_MARK}(*pairs): measures pairs without judging them; written as @measured(pair).",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options."""
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Freeze the options and name the marks."""
+    config.stash[_OPTIONS_KEY] = read_options(config)
+    for mark in _MARKS:
+        config.addinivalue_line("markers", mark)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Turn each threshold of a gate into one test item."""
+    if metafunc.definition.get_closest_marker(_GATE_MARK) is not None:
+        from pytest_specgate.session import parametrize  # noqa: PLC0415  - only gates pay for it
+
+        parametrize(metafunc, rounds=metafunc.config.stash[_OPTIONS_KEY].rounds)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Show a mistake in a gate file as one sentence with its place."""
+    report = yield
+    call = getattr(report, "call", None)
+    if report.failed and call is not None and call.excinfo is not None:
+        from pytest_specgate.translate import place_and_sentence  # noqa: PLC0415  - only mistakes pay for it
+
+        report.longrepr = place_and_sentence(call.excinfo, collector.config.rootpath) or report.longrepr
+    return report
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Plan the windows of the collected gates."""
+    gated = any(item.get_closest_marker(name) for item in session.items for name in (_GATE_MARK, _PAIRS_MARK))
+    served = any("vllm_server" in getattr(item, "fixturenames", ()) for item in session.items)
+    if gated or served:
+        gates = _start_session(session.config)
+        gates.plan(session.items, check=not session.config.getoption("collectonly"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Measure, run the body, and judge: whatever the body does, a threshold is judged."""
+    if item.get_closest_marker(_GATE_MARK) is None:
+        return (yield)
+    gates = item.config.stash[SESSION_KEY]
+    gates.prepare(item)
+    result = yield
+    gates.enforce(item)
+    return result
+
+
+def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
+    """Print the word of a verdict instead of FAILED, and say when a pass was an expected other outcome."""
+    properties = dict(report.user_properties) if isinstance(report, pytest.TestReport) else {}
+    outcome = properties.get("specgate_outcome")
+    if outcome is None or not isinstance(report, pytest.TestReport) or report.when != "call":
+        return None
+    if report.failed:
+        return "failed", "F", str(outcome)
+    return ("passed", ".", f"{outcome} (expected)") if outcome != "PASS" else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show what was measured and judged: identity first, then figures."""
+    gates = config.stash.get(SESSION_KEY, None)
+    lines = list(gates.summary()) if gates is not None else []
+    if lines:
+        terminalreporter.section("specgate")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop whatever still runs."""
+    gates = config.stash.get(SESSION_KEY, None)
+    if gates is not None:
+        gates.close()
+
+
+def _start_session(config: pytest.Config) -> GateSession:
+    from pytest_specgate.session import GateSession  # noqa: PLC0415  - only gates pay for it
+    from pytest_specgate.translate import teller  # noqa: PLC0415
+
+    options = config.stash[_OPTIONS_KEY]
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    gates = GateSession(options, LocalWiring(options), workers=workers, say=teller(config))
+    config.stash[SESSION_KEY] = gates
+    return gates

@@ -1,0 +1,1 @@
+"""Records and verdicts as text; the only place that turns seconds into milliseconds."""

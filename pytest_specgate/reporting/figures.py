@@ -1,0 +1,38 @@
+"""Single figures as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_specgate.core.metrics import Metric
+
+
+def value_text(row: Metric, value: float) -> str:
+    """Return a metric's value in the unit people read: milliseconds for times."""
+    return number(1000 * value if row.unit == "s" else value)
+
+
+def unit_text(row: Metric) -> str:
+    """Return the unit that `value_text` uses."""
+    return "ms" if row.unit == "s" else row.unit
+
+
+def number(value: float) -> str:
+    """Return a figure with four significant digits, and no exponent in the usual range."""
+    if value >= 1000:
+        return f"{value:.0f}"
+    decimals = next((digits for limit, digits in ((100, 1), (10, 2), (1, 3)) if value >= limit), 4)
+    return f"{value:.{decimals}f}"
+
+
+def percent(fraction: float) -> str:
+    """Return a signed percentage with one decimal."""
+    return f"{100 * fraction:+.1f} %"
+
+
+def span(low: float | None, high: float | None) -> str:
+    """Return an interval of changes, or a dash where there is none."""
+    if low is None or high is None:
+        return "-"
+    return f"{100 * low:+.1f} .. {100 * high:+.1f} %"

@@ -1,0 +1,176 @@
+"""Failure texts and the summary of a session: what broke, by how much, how sure we are, and what to run next."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from pytest_specgate.core import identity
+from pytest_specgate.core.metrics import metric
+from pytest_specgate.core.statistics import raw_change
+from pytest_specgate.core.verdict import Outcome
+from pytest_specgate.reporting.figures import percent, unit_text, value_text
+from pytest_specgate.reporting.tables import noise_line, pair_table, speculation_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.gate import Gate
+    from pytest_specgate.core.records import WindowRecord
+    from pytest_specgate.core.verdict import Verdict
+
+NO_ACCURACY_CHECK = "outputs of the arms were not compared; no accuracy check ran"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Judged:
+    """A gate with its verdicts, and where it stands in the test run.
+
+    Attributes:
+        gate: the claims.
+        verdicts: one a threshold, in the same order.
+    """
+
+    gate: Gate
+    verdicts: tuple[Verdict, ...]
+
+
+def failure_text(verdict: Verdict, *, gate: Gate, record: WindowRecord, record_path: str, node_id: str) -> str:
+    """Return the whole message of a threshold that did not pass; its first line is the sentence of the verdict."""
+    first = verdict.summary if verdict.outcome != Outcome.INVALID else f"INVALID ({verdict.reason}): {verdict.summary}"
+    lines = [first, *_indented(_evidence(verdict, gate, record))]
+    lines += _indented(_flag_lines(verdict))
+    lines += _indented(_next_steps(gate, record, record_path=record_path, node_id=node_id))
+    return "\n".join(lines)
+
+
+def _evidence(verdict: Verdict, gate: Gate, record: WindowRecord) -> Iterator[str]:
+    if verdict.outcome == Outcome.INVALID:
+        yield from verdict.detail.splitlines()
+        return
+    yield identity_of(gate.pair, record).sentence
+    if verdict.reference is not None and verdict.candidate is not None:
+        row = metric(verdict.metric)
+        reference, candidate = (value_text(row, value) for value in (verdict.reference, verdict.candidate))
+        yield (
+            f"{gate.pair.reference.name} {reference}, {gate.pair.candidate.name} {candidate} {unit_text(row)} "
+            f"(geometric means of {verdict.rounds} rounds; by round: {_by_round(verdict)})"
+        )
+    yield noise_line(verdict)
+    yield f"claim: {verdict.claim}; {verdict.looks} look(s), {verdict.family} threshold(s) in this gate"
+
+
+def _by_round(verdict: Verdict) -> str:
+    higher = metric(verdict.metric).higher_is_better
+    return ", ".join(percent(raw_change(ratio, higher_is_better=higher)) for ratio in verdict.ratios)
+
+
+def _flag_lines(verdict: Verdict) -> list[str]:
+    return [f"note: {flag}" for flag in verdict.flags]
+
+
+def _next_steps(gate: Gate, record: WindowRecord, *, record_path: str, node_id: str) -> Iterator[str]:
+    for arm in gate.pair.arms:
+        boots = [boot for boot in record.boots_of(arm.name) if boot.command]
+        if boots:
+            yield f"server of {arm.name}: {boots[-1].command}"
+    yield f"record: {record_path}"
+    yield f"run again: pytest '{node_id}'"
+
+
+def _indented(lines: Iterator[str] | Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def identity_of(pair: ArmPair, record: WindowRecord) -> identity.IdentityReport:
+    """Compare the request profiles of all boots of a pair."""
+    return identity.compare([boot for arm in pair.arms for boot in record.boots_of(arm.name)])
+
+
+def window_lines(
+    record: WindowRecord, *, pairs: Sequence[ArmPair], judged: Sequence[Judged], record_path: str
+) -> Iterator[str]:
+    """Return the summary of a window: identity first, then figures, then what they rest on."""
+    yield from _window_head(record)
+    for pair in pairs:
+        yield ""
+        yield f"{pair.title} ({', '.join(pair.paths)} varies)"
+        report = identity_of(pair, record)
+        if not report.identical:
+            yield from _no_table(pair, report, record)
+            continue
+        yield report.sentence
+        verdicts = [verdict for entry in judged if entry.gate.pair == pair for verdict in entry.verdicts]
+        yield pair_table(pair, record, verdicts)
+    arms = _arms_with_identity(pairs, record)
+    speculation = speculation_table(arms, record)
+    if speculation:
+        yield from ("", "speculation, from counter deltas of each point, all rounds pooled", speculation)
+    yield ""
+    yield from _window_foot(record, record_path)
+
+
+def _arms_with_identity(pairs: Sequence[ArmPair], record: WindowRecord) -> list[Arm]:
+    """Return the arms whose figures may be shown: those of a pair found identical."""
+    arms = {arm.name: arm for pair in pairs if identity_of(pair, record).identical for arm in pair.arms}
+    return list(arms.values())
+
+
+def _window_head(record: WindowRecord) -> Iterator[str]:
+    rounds: dict[int, list[str]] = {}
+    for boot in sorted(record.boots, key=lambda boot: (boot.round, boot.position)):
+        rounds.setdefault(boot.round, []).append(boot.arm)
+    order = " / ".join(" ".join(arms) for arms in rounds.values()) or "none"
+    profile = record.profile
+    yield f"boots: {len(record.boots)} in {len(rounds)} rounds ({order}){'' if record.finished else ', UNFINISHED'}"
+    yield (
+        f"load: {profile.prompts} prompts of {profile.input_tokens} tokens, {profile.output_tokens} output tokens, "
+        f"{', '.join(f'{count} requests at c={at}' for at, count in profile.requests.items())}"
+    )
+    for text in dict.fromkeys(_engine_text(facts) for facts in record.engine.values()):
+        yield f"engine: {text}"
+
+
+def _engine_text(facts: Mapping[str, object]) -> str:
+    if facts.get("command"):
+        return str(facts["command"])
+    build = f"{facts.get('distribution')} {facts.get('version')}"
+    return f"{build}, torch {facts.get('torch')}, Python {facts.get('python')}"
+
+
+def _no_table(pair: ArmPair, report: identity.IdentityReport, record: WindowRecord) -> Iterator[str]:
+    """Say why there are no figures: fields that differ with both values, or what happened to the boots."""
+    if report.differences:
+        yield f"{report.sentence}; no figures are shown, because the arms did not do the same work:"
+        for found in report.differences:
+            left, right = identity.shortened(found.left, found.right)
+            yield f"    {found.field}"
+            yield f"        {found.left_boot}: {left}"
+            yield f"        {found.right_boot}: {right}"
+        return
+    yield "no figures: the arms were not both measured"
+    for arm in pair.arms:
+        for boot in record.boots_of(arm.name):
+            if boot.failure is not None:
+                yield f"    round {boot.round}: {boot.failure.message} ({boot.failure.reason})"
+
+
+def _window_foot(record: WindowRecord, record_path: str) -> Iterator[str]:
+    shares = [
+        point.other_cpu_share for boot in record.boots for point in boot.points if point.other_cpu_share is not None
+    ]
+    if shares:
+        yield (
+            f"CPU used by other processes while measuring: {min(shares):.2f} to {max(shares):.2f} "
+            f"of {record.host.get('cpus')} CPUs"
+        )
+    yield NO_ACCURACY_CHECK
+    yield f"record: {record_path}"
+
+
+def outcome_line(verdicts: Sequence[Verdict]) -> str:
+    """Count the outcomes of a session: ``5 thresholds judged: 4 PASS, 1 INCONCLUSIVE``."""
+    counts = {word: sum(verdict.outcome == word for verdict in verdicts) for word in Outcome}
+    listed = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    return f"{len(verdicts)} thresholds judged: {listed}"

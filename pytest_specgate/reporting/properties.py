@@ -1,0 +1,44 @@
+"""Verdicts as flat name and value pairs, for junit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from pytest_specgate.core.metrics import metric
+
+if TYPE_CHECKING:
+    from pytest_specgate.core.verdict import Verdict
+
+Property: TypeAlias = tuple[str, str | float | int]
+
+OUTCOME_PROPERTY = "specgate_outcome"
+EXPECTED_PROPERTY = "specgate_expected"
+
+
+def properties(verdict: Verdict) -> list[Property]:
+    """Return what a verdict says, with units in the names; what was not measured is left out, never 0.
+
+    An INVALID verdict carries no figures, only its outcome and reason.
+    """
+    row = metric(verdict.metric)
+    unit = row.stored_key.removeprefix(row.name)
+    candidates: tuple[tuple[str, str | float | int | None], ...] = (
+        (OUTCOME_PROPERTY, str(verdict.outcome)),
+        (EXPECTED_PROPERTY, "yes" if verdict.expected and verdict.accepted else None),
+        ("specgate_reason", verdict.reason),
+        ("specgate_pair", verdict.pair),
+        ("specgate_claim", verdict.claim),
+        ("specgate_metric", verdict.metric),
+        ("specgate_concurrency", verdict.at),
+        (f"specgate_reference{unit}", verdict.reference),
+        (f"specgate_candidate{unit}", verdict.candidate),
+        ("specgate_change", verdict.change),
+        ("specgate_change_low", verdict.change_low),
+        ("specgate_change_high", verdict.change_high),
+        ("specgate_limit", verdict.limit),
+        ("specgate_rounds", verdict.rounds or None),
+        ("specgate_noise_sd", verdict.sd),
+        ("specgate_noise_df", verdict.df),
+        ("specgate_noise_source", verdict.noise or None),
+    )
+    return [(name, value) for name, value in candidates if value is not None]

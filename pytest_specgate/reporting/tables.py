@@ -1,0 +1,184 @@
+"""Tables for the terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+from tabulate import tabulate
+
+from pytest_specgate.core import statistics, validity
+from pytest_specgate.core.metrics import HEADLINE, measure, metric
+from pytest_specgate.core.verdict import Outcome, change_words
+from pytest_specgate.reporting.figures import number, percent, span, unit_text, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.counters import SpeculationDelta
+    from pytest_specgate.core.metrics import Metric
+    from pytest_specgate.core.records import WindowRecord
+    from pytest_specgate.core.verdict import Verdict
+
+_ROUNDS_SHOWN = 3
+
+
+def pair_table(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict]) -> str:
+    """Return the table of a pair: both arms, the change, its interval and the outcome, by point and metric.
+
+    Only for pairs whose request profiles were found identical.
+    """
+    rows = [row for at in record.profile.points for row in _point_rows(pair, record, verdicts, at=at)]
+    headers = ["c", "metric", pair.reference.name, pair.candidate.name, "change", "by round", "interval", "outcome"]
+    align = ("right", "left", "right", "right", "left", "left", "left", "left")
+    return tabulate(rows, headers=headers, colalign=align, disable_numparse=True, tablefmt="simple")
+
+
+def _point_rows(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, at: int) -> Iterable[list[str]]:
+    here = [verdict for verdict in verdicts if verdict.at == at]
+    problem = _first_problem(pair, record, at=at)
+    if problem is not None:
+        yield [f"{at}", f"not judged: {problem}", "-", "-", "-", "-", "-", Outcome.INVALID]
+        return
+    gated = [verdict.metric for verdict in here]
+    for name in dict.fromkeys((*HEADLINE, *gated)):
+        yield _row(pair, record, [verdict for verdict in here if verdict.metric == name], name=name, at=at)
+
+
+def _first_problem(pair: ArmPair, record: WindowRecord, *, at: int) -> str | None:
+    for arm in pair.arms:
+        for boot in record.boots_of(arm.name):
+            point = boot.point(at)
+            found = validity.point_problem(arm, point, record.profile) if point else None
+            if point is None or found:
+                return found.message if found else f"{arm.name} was not measured in round {boot.round}"
+    return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Change:
+    """Values of a metric in both arms, round by round."""
+
+    reference: list[float]
+    candidate: list[float]
+
+    @property
+    def rounds(self) -> list[float]:
+        return [c / r - 1 for r, c in zip(self.reference, self.candidate, strict=True)]
+
+    @property
+    def mean(self) -> float:
+        return geometric_mean(self.candidate) / geometric_mean(self.reference) - 1
+
+
+def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, name: str, at: int) -> list[str]:
+    row = metric(name)
+    head = [f"{at}", f"{row.label} [{unit_text(row)}]"]
+    tail = [_intervals(verdicts), ", ".join(_outcome(verdict) for verdict in verdicts) or "-"]
+    change = _change(pair, record, row, at=at)
+    if change is None:
+        return [*head, "-", "-", "not measured", "-", *tail]
+    values = [value_text(row, geometric_mean(side)) for side in (change.reference, change.candidate)]
+    return [*head, *values, change_words(change.mean, metric_name=name), _rounds(change.rounds), *tail]
+
+
+def _change(pair: ArmPair, record: WindowRecord, row: Metric, *, at: int) -> _Change | None:
+    """Return the values of both arms; `None` when one is missing or one arm has fewer rounds."""
+    sides: list[list[float]] = []
+    for arm in pair.arms:
+        points = [boot.point(at) for boot in record.boots_of(arm.name)]
+        values = [measure(row.name, point).value for point in points if point is not None]
+        sides.append([value for value in values if value is not None and value > 0])
+    reference, candidate = sides
+    complete = len(reference) == len(candidate) == len(record.boots_of(pair.reference.name))
+    return _Change(reference, candidate) if complete and reference else None
+
+
+def _rounds(changes: Sequence[float]) -> str:
+    if len(changes) <= _ROUNDS_SHOWN:
+        return "  ".join(f"{100 * change:+.1f}" for change in changes)
+    return f"{100 * min(changes):+.1f} to {100 * max(changes):+.1f}"
+
+
+def _intervals(verdicts: Sequence[Verdict]) -> str:
+    return ", ".join(dict.fromkeys(span(verdict.change_low, verdict.change_high) for verdict in verdicts)) or "-"
+
+
+def _outcome(verdict: Verdict) -> str:
+    words = f"{verdict.outcome} ({claim_text(verdict)})"
+    return f"{words}, expected" if verdict.expected and verdict.accepted else words
+
+
+def claim_text(verdict: Verdict) -> str:
+    """Return a threshold's claim in few words: ``not worse than -15 %``."""
+    return f"{verdict.kind_words} {percent(verdict.limit).replace('.0 %', ' %')}"
+
+
+def speculation_table(arms: Sequence[Arm], record: WindowRecord) -> str:
+    """Return what speculative arms drafted and accepted at each point, all rounds pooled."""
+    rows = [
+        row
+        for arm in arms
+        if arm.speculates
+        for at in record.profile.points
+        if (row := _speculation_row(arm, record, at=at)) is not None
+    ]
+    if not rows:
+        return ""
+    headers = [
+        "arm",
+        "c",
+        "tokens/step",
+        "acceptance length",
+        "acceptance rate",
+        "draft length",
+        "accepted by position",
+    ]
+    align = ("left", *["right"] * 5, "left")
+    return tabulate(rows, headers=headers, colalign=align, disable_numparse=True, tablefmt="simple")
+
+
+def _speculation_row(arm: Arm, record: WindowRecord, *, at: int) -> list[str] | None:
+    points = [point for boot in record.boots_of(arm.name) if (point := boot.point(at)) is not None]
+    usable = [point for point in points if validity.point_problem(arm, point, record.profile) is None]
+    deltas = [delta for point in usable if (delta := point.counters.speculation()) is not None]
+    if not deltas:
+        return None
+    pooled = pool(deltas)
+    steps = math.fsum(point.counters.decode_steps() for point in usable)
+    tokens = math.fsum(point.counters.decode_tokens() for point in usable)
+    ratios = (pooled.acceptance_length, pooled.acceptance_rate, pooled.draft_length)
+    texts = ["-" if ratio is None else number(ratio) for ratio in ratios]
+    positions = " ".join(f"{rate:.3f}" for rate in pooled.per_position_rates)
+    return [arm.name, f"{at}", number(tokens / steps) if steps else "-", *texts, positions]
+
+
+def pool(deltas: Sequence[SpeculationDelta]) -> SpeculationDelta:
+    """Add counts up before any ratio is taken."""
+    kind = type(deltas[0])
+    return kind(
+        drafts=sum(delta.drafts for delta in deltas),
+        draft_tokens=sum(delta.draft_tokens for delta in deltas),
+        accepted_tokens=sum(delta.accepted_tokens for delta in deltas),
+        accepted_per_position=tuple(
+            map(sum, zip(*(delta.accepted_per_position for delta in deltas), strict=True)),
+        ),
+    )
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of positive values."""
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def noise_line(verdict: Verdict) -> str:
+    """Say what an interval rests on."""
+    if verdict.sd is None or verdict.df is None:
+        return f"noise: {verdict.noise or 'unknown'}"
+    ratio = "" if verdict.f_ratio is None else f", own/declared variance {verdict.f_ratio:.2f}"
+    return (
+        f"noise: sd of a round {100 * verdict.sd:.1f} % (floor {100 * statistics.floor_of(verdict.sd):.0f} %), "
+        f"df {verdict.df:g}: {verdict.noise}{ratio}"
+    )

@@ -1,0 +1,170 @@
+"""The routes of the fake vLLM."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from pytest_specgate.testing.completions import Completions
+from pytest_specgate.testing.configuration import cache_config, server_information
+from pytest_specgate.testing.engine import Engine
+from pytest_specgate.testing.engine_loop import EngineLoop
+from pytest_specgate.testing.exposition import CONTENT_TYPE, metrics_page
+from pytest_specgate.testing.http_server import HttpResponse
+from pytest_specgate.testing.messages import (
+    VERSION,
+    CompletionRequest,
+    DetokenizeRequest,
+    RefusedError,
+    TokenizeRequest,
+    compact,
+    parse_body,
+)
+from pytest_specgate.testing.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from pytest_specgate.testing.arguments import ServerArguments
+    from pytest_specgate.testing.http_server import HttpRequest
+
+    Route = tuple[str, Callable[[HttpRequest], Awaitable[HttpResponse]]]
+
+
+class Application:
+    """Answers requests out of one engine.
+
+    Attributes:
+        engine_loop: the engine; its ``run`` must be running while requests are answered.
+    """
+
+    def __init__(self, arguments: ServerArguments, environment: Mapping[str, str]) -> None:
+        fake = arguments.fake
+        engine = Engine(fake, draft_tokens=arguments.draft_tokens, max_sequences=arguments.max_num_seqs)
+        self.engine_loop = EngineLoop(engine)
+        self._arguments = arguments
+        self._environment = environment
+        self._tokenizer = Tokenizer()
+        self._completions = Completions(arguments, tokenizer=self._tokenizer, engine_loop=self.engine_loop)
+        self._created_s = time.time()
+        self._ready_at_s = time.monotonic() + fake.ready_after_s
+        self._routes: dict[str, Route] = {
+            "/health": ("GET", self._health),
+            "/version": ("GET", self._version),
+            "/metrics": ("GET", self._metrics),
+            "/v1/models": ("GET", self._models),
+            "/v1/completions": ("POST", self._complete),
+            "/tokenize": ("POST", self._tokenize),
+            "/detokenize": ("POST", self._detokenize),
+        }
+        if environment.get("VLLM_SERVER_DEV_MODE") == "1":
+            self._routes["/server_info"] = ("GET", self._server_info)
+
+    async def answer(self, request: HttpRequest) -> HttpResponse:
+        """Answer one request."""
+        method, handler = self._routes.get(request.path, (None, None))
+        if handler is None:
+            return _json({"detail": "Not Found"}, HTTPStatus.NOT_FOUND)
+        if request.method != method:
+            return _json({"detail": "Method Not Allowed"}, HTTPStatus.METHOD_NOT_ALLOWED)
+        try:
+            return await handler(request)
+        except RefusedError as error:
+            return _json(error.body(), error.status)
+
+    async def _health(self, _: HttpRequest) -> HttpResponse:
+        return HttpResponse(b"")
+
+    async def _version(self, _: HttpRequest) -> HttpResponse:
+        return _json({"version": VERSION})
+
+    async def _metrics(self, _: HttpRequest) -> HttpResponse:
+        page = metrics_page(
+            [self.engine_loop.engine],
+            model_name=self._arguments.served_name,
+            created_s=self._created_s,
+            cache_config=cache_config(self._arguments),
+        )
+        return HttpResponse(page.encode(), CONTENT_TYPE)
+
+    async def _models(self, _: HttpRequest) -> HttpResponse:
+        return _json({"object": "list", "data": [self._model_card(name) for name in self._arguments.served_names]})
+
+    def _model_card(self, name: str) -> dict[str, Any]:
+        created_s = int(time.time())
+        return {
+            "id": name,
+            "object": "model",
+            "created": created_s,
+            "owned_by": "vllm",
+            "root": self._arguments.model,
+            "parent": None,
+            "max_model_len": self._arguments.max_model_len,
+            "permission": [_permission(created_s)],
+        }
+
+    async def _server_info(self, request: HttpRequest) -> HttpResponse:
+        information = server_information(self._arguments, self._environment)
+        if "config_format=json" not in request.target:
+            information["vllm_config"] = str(information["vllm_config"])
+        return _json(information)
+
+    async def _tokenize(self, request: HttpRequest) -> HttpResponse:
+        body = parse_body(TokenizeRequest, request.body)
+        self._check_model(body.model)
+        tokens = self._tokenizer.encode(body.prompt)
+        strings = [self._tokenizer.piece(token) for token in tokens] if body.return_token_strs else None
+        limit = self._arguments.max_model_len
+        return _json({"count": len(tokens), "max_model_len": limit, "tokens": tokens, "token_strs": strings})
+
+    async def _detokenize(self, request: HttpRequest) -> HttpResponse:
+        body = parse_body(DetokenizeRequest, request.body)
+        self._check_model(body.model)
+        return _json({"prompt": self._tokenizer.decode(body.tokens)})
+
+    async def _complete(self, request: HttpRequest) -> HttpResponse:
+        if time.monotonic() < self._ready_at_s:
+            raise RefusedError(
+                "The model is still being loaded; ask again later.",
+                status=HTTPStatus.SERVICE_UNAVAILABLE,
+                kind="ServiceUnavailableError",
+            )
+        body = parse_body(CompletionRequest, request.body)
+        self._check_model(body.model)
+        completion = self._completions.accept(body)
+        if body.stream:
+            return HttpResponse(self._completions.stream(completion), "text/event-stream; charset=utf-8")
+        return _json(await self._completions.whole(completion))
+
+    def _check_model(self, name: str | None) -> None:
+        names = self._arguments.served_names
+        if name is not None and name not in names:
+            raise RefusedError(
+                f"The model `{name}` does not exist. Valid aliases: {', '.join(names)}.",
+                status=HTTPStatus.NOT_FOUND,
+                kind="NotFoundError",
+                parameter="model",
+            )
+
+
+def _permission(created_s: int) -> dict[str, Any]:
+    return {
+        "id": f"modelperm-{uuid.uuid4().hex[:16]}",
+        "object": "model_permission",
+        "created": created_s,
+        "allow_create_engine": False,
+        "allow_sampling": True,
+        "allow_logprobs": True,
+        "allow_search_indices": False,
+        "allow_view": True,
+        "allow_fine_tuning": False,
+        "organization": "*",
+        "group": None,
+        "is_blocking": False,
+    }
+
+
+def _json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> HttpResponse:
+    return HttpResponse(compact(value), status=status)

@@ -1,0 +1,137 @@
+"""The command line of the fake vLLM: the flags of vLLM that mean something here, and all others."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from pytest_specgate.testing.settings import FakeSettings, SpeculativeConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+Model = TypeVar("Model", bound=BaseModel)
+
+# A negative number is a value, not a flag.
+_FLAG: Final = re.compile(r"--?[A-Za-z]")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServerArguments:
+    """A parsed command line.
+
+    Attributes:
+        model: name or path of the model.
+        served_names: names under which the model is served, the main one first.
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one.
+        max_model_len: limit of prompt and output tokens of a request, together.
+        max_num_seqs: limit of sequences that run at the same time.
+        speculation: the speculative configuration, `None` when speculation is off.
+        fake: the programmed behaviour.
+        other: all further flags by their Python name, for what shows the configuration.
+    """
+
+    model: str
+    served_names: tuple[str, ...]
+    host: str
+    port: int
+    max_model_len: int
+    max_num_seqs: int
+    speculation: SpeculativeConfig | None
+    fake: FakeSettings
+    other: Mapping[str, Any]
+
+    @property
+    def served_name(self) -> str:
+        """The name that metrics and answers carry."""
+        return self.served_names[0]
+
+    @property
+    def draft_tokens(self) -> int:
+        """Number of tokens a draft proposes; 0 when speculation is off."""
+        return self.speculation.num_speculative_tokens if self.speculation is not None else 0
+
+
+def parse_arguments(argv: Iterable[str]) -> ServerArguments:
+    """Read a command line of vLLM.
+
+    Raises:
+        SystemExit: a known flag has a bad value; the reason is on stderr.
+    """
+    known, unknown = _parser().parse_known_args([_dashed(word) for word in argv])
+    return ServerArguments(
+        model=known.model,
+        served_names=tuple(known.served_model_name or (known.model,)),
+        host=known.host,
+        port=known.port,
+        max_model_len=known.max_model_len,
+        max_num_seqs=known.max_num_seqs,
+        speculation=known.speculative_config,
+        fake=known.fake,
+        other=_other_flags(unknown),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m pytest_specgate.testing.fake_vllm",
+        description="A fake vLLM: real HTTP, real events, real metrics, no model. Other flags of vLLM are ignored.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--model", default="fake-model")
+    parser.add_argument("--served-model-name", nargs="+")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--max-model-len", type=int, default=2048)
+    parser.add_argument("--max-num-seqs", type=int, default=128)
+    parser.add_argument("--speculative-config", type=_json_of(SpeculativeConfig), metavar="JSON")
+    parser.add_argument("--fake", type=_json_of(FakeSettings), default=FakeSettings(), metavar="JSON")
+    return parser
+
+
+def _json_of(model: type[Model]) -> Callable[[str], Model]:
+    def read(text: str) -> Model:
+        try:
+            return model.model_validate_json(text)
+        except ValidationError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+def _dashed(word: str) -> str:
+    """Spell a flag with dashes, as vLLM does: it takes ``--max_model_len``, too."""
+    if not word.startswith("--"):
+        return word
+    flag, equals, value = word.partition("=")
+    return flag.replace("_", "-") + equals + value
+
+
+def _other_flags(words: list[str]) -> dict[str, Any]:
+    """Collect flags nobody claimed: ``--x v``, ``--x=v``, ``--x`` and ``--no-x``; short flags are dropped."""
+    flags: dict[str, Any] = {}
+    name = None
+    for word in words:
+        if _FLAG.match(word):
+            flag, equals, value = word.removeprefix("--").partition("=")
+            name = flag.removeprefix("no-").replace("-", "_") if word.startswith("--") else None
+            if name is not None:
+                flags[name] = _value(value) if equals else not flag.startswith("no-")
+        elif name is not None:
+            flags[name] = _value(word)
+            name = None
+    return flags
+
+
+def _value(text: str) -> Any:
+    """Read a flag's value as JSON where it is JSON, so that numbers show as numbers."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,89 @@
+"""The process of the fake vLLM: boot, listen, leave on a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import selectors
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from pytest_specgate.testing.application import Application
+from pytest_specgate.testing.arguments import parse_arguments
+from pytest_specgate.testing.http_server import HttpConnection
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from pytest_specgate.testing.arguments import ServerArguments
+
+_logger = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the server until SIGINT or SIGTERM and return the exit code of the process."""
+    arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
+    logging.basicConfig(format="%(levelname)s:     %(message)s", level=logging.INFO, stream=sys.stderr)
+    if arguments.fake.exit_at_start is not None:
+        sys.stderr.write(f"{arguments.fake.exit_message}\n")
+        return arguments.fake.exit_at_start
+    with asyncio.Runner(loop_factory=_event_loop) as runner:
+        return runner.run(_serve(arguments))
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """Make a loop whose timers are exact to some 0.1 ms.
+
+    The default selector of Linux rounds waits up to whole milliseconds, as long as half a step here. This one serves
+    about a thousand connections at most.
+    """
+    return asyncio.SelectorEventLoop(selectors.SelectSelector())
+
+
+async def _serve(arguments: ServerArguments) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    _logger.info("Started server process [%d]", os.getpid())
+    _logger.info("Waiting for application startup.")
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), arguments.fake.boot_s)
+        return 0
+    try:
+        async with _listening(arguments):
+            await stop.wait()
+            _logger.info("Shutting down")
+    except OSError as error:
+        _logger.error("%s", error)  # noqa: TRY400  - the address is taken: a sentence, not a traceback
+        return 1
+    _logger.info("Application shutdown complete.")
+    _logger.info("Finished server process [%d]", os.getpid())
+    return 0
+
+
+@contextlib.asynccontextmanager
+async def _listening(arguments: ServerArguments) -> AsyncGenerator[None]:
+    """Answer requests while the block lasts; afterwards every connection is cut.
+
+    Raises:
+        OSError: the address cannot be had.
+    """
+    application = Application(arguments, os.environ)
+    connections: set[HttpConnection] = set()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: HttpConnection(application.answer, connections), arguments.host, arguments.port
+    )
+    try:
+        async with asyncio.TaskGroup() as group:
+            engine = group.create_task(application.engine_loop.run())
+            _logger.info("Application startup complete.")
+            _logger.info("Uvicorn running on http://%s:%d (Press CTRL+C to quit)", *server.sockets[0].getsockname()[:2])
+            yield
+            engine.cancel()
+    finally:
+        server.close()
+        for connection in tuple(connections):
+            connection.drop()

@@ -1,0 +1,198 @@
+"""Bodies of requests and answers, in the shapes of vLLM's API."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
+
+if TYPE_CHECKING:
+    from pytest_specgate.testing.answers import FinishReason
+
+# A local version label, so that no record of a run against the fake can pass for one of the real engine.
+VERSION: Final = "0.32.0+fake"
+SYSTEM_FINGERPRINT: Final = f"vllm-{VERSION}"
+
+TokenIds = list[NonNegativeInt]
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class RefusedError(Exception):
+    """A request that is answered with an error body.
+
+    Attributes:
+        status: HTTP status of the answer.
+        kind: error type named in the body.
+        parameter: the request field it is about, if one is.
+    """
+
+    def __init__(
+        self, message: str, *, status: HTTPStatus = HTTPStatus.BAD_REQUEST, kind: str = "", parameter: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind or "BadRequestError"
+        self.parameter = parameter
+
+    def body(self) -> dict[str, Any]:
+        """Return the error body."""
+        error = {"message": str(self), "type": self.kind, "param": self.parameter, "code": self.status.value}
+        return {"error": error}
+
+
+class StreamOptions(BaseModel):
+    """The ``stream_options`` of a completion request."""
+
+    model_config = ConfigDict(frozen=True)
+
+    include_usage: bool = False
+    continuous_usage_stats: bool = False
+
+
+class CompletionRequest(BaseModel):
+    """The fields of a completion request that change what the fake does; others are accepted and ignored."""
+
+    model_config = ConfigDict(frozen=True)
+
+    model: str
+    prompt: str | TokenIds | list[str] | list[TokenIds]
+    max_tokens: PositiveInt | None = None
+    min_tokens: NonNegativeInt = 0
+    ignore_eos: bool = False
+    n: Annotated[int, Field(ge=1, le=1)] = 1
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+
+    @model_validator(mode="after")
+    def _options_need_a_stream(self) -> Self:
+        if self.stream_options is not None and not self.stream:
+            raise ValueError("stream_options is allowed with stream=true only")
+        return self
+
+    @property
+    def output_limit(self) -> int:
+        """Most tokens the answer may have; 16 when the request sets no limit, as vLLM does."""
+        return 16 if self.max_tokens is None else self.max_tokens
+
+    def single_prompt(self) -> str | TokenIds:
+        """Return the one prompt of the request.
+
+        Raises:
+            RefusedError: there is none, or more than one.
+        """
+        if isinstance(self.prompt, str):
+            return self.prompt
+        prompts = [self.prompt] if all(isinstance(item, int) for item in self.prompt) else self.prompt
+        if len(prompts) != 1 or not prompts[0]:
+            raise RefusedError("the fake server answers exactly one non-empty prompt a request", parameter="prompt")
+        return prompts[0]  # type: ignore[return-value]  # - the elements are prompts once ids are wrapped
+
+
+class TokenizeRequest(BaseModel):
+    """The body of ``POST /tokenize``."""
+
+    model: str | None = None
+    prompt: str
+    return_token_strs: bool = False
+
+
+class DetokenizeRequest(BaseModel):
+    """The body of ``POST /detokenize``."""
+
+    model: str | None = None
+    tokens: TokenIds
+
+
+def parse_body(model: type[Model], body: bytes) -> Model:
+    """Read a JSON request body.
+
+    Raises:
+        RefusedError: the body is no JSON, or lacks or misuses a field.
+    """
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+        lines = [f"{problem['msg']} ({problem['type']}) at {_place(problem['loc'])}" for problem in problems]
+        message = f"{len(problems)} validation error{'s'[: len(problems) - 1]}: " + "; ".join(lines)
+        raise RefusedError(message, kind="Bad Request", parameter=_place(problems[0]["loc"])) from None
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    return ".".join(("body", *map(str, location)))
+
+
+def compact(value: Any) -> bytes:
+    """Write JSON as the server does: UTF-8, no blanks."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
+    """Return the usage object of an answer."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "completion_tokens": completion_tokens,
+    }
+
+
+class CompletionMessages:
+    """The events and the body that answer one completion request."""
+
+    def __init__(self, *, identifier: str, created_s: int, model: str) -> None:
+        self._head = {"id": identifier, "object": "text_completion", "created": created_s, "model": model}
+
+    def token_event(
+        self, text: str, finish_reason: FinishReason | None, usage_so_far: dict[str, int] | None = None
+    ) -> bytes:
+        """Return the event of one decode step."""
+        choice = {
+            "index": 0,
+            "text": text,
+            "logprobs": None,
+            "finish_reason": finish_reason,
+            "stop_reason": None,
+            "prompt_token_ids": None,
+            "token_ids": None,
+        }
+        event: dict[str, Any] = {**self._head, "choices": [choice]}
+        return _event(event if usage_so_far is None else {**event, "usage": usage_so_far})
+
+    def usage_event(self, total: dict[str, int]) -> bytes:
+        """Return the event after the last token: no choice, the usage of the whole answer."""
+        return _event({**self._head, "choices": [], "usage": total, "system_fingerprint": SYSTEM_FINGERPRINT})
+
+    def body(self, text: str, finish_reason: FinishReason, total: dict[str, int]) -> dict[str, Any]:
+        """Return the answer to a request that does not stream."""
+        choice = {
+            "index": 0,
+            "text": text,
+            "logprobs": None,
+            "finish_reason": finish_reason,
+            "stop_reason": None,
+            "token_ids": None,
+            "prompt_logprobs": None,
+            "prompt_token_ids": None,
+        }
+        return {
+            **self._head,
+            "choices": [choice],
+            "service_tier": None,
+            "system_fingerprint": SYSTEM_FINGERPRINT,
+            "usage": {**total, "prompt_tokens_details": None},
+            "kv_transfer_params": None,
+        }
+
+
+DONE_EVENT: Final = b"data: [DONE]\n\n"
+
+
+def error_event(error: RefusedError) -> bytes:
+    """Return the event with which a stream that has begun reports a failure of the engine."""
+    return b"data: " + json.dumps(error.body()).encode() + b"\n\n"
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return b"data: " + compact(value) + b"\n\n"

@@ -1,0 +1,257 @@
+"""The use case: drive all boots of a window through the ports and return its record.
+
+One server at a time; each arm once a round, in an order that reverses every round; every point between two counter
+scrapes. Whatever goes wrong with a server becomes part of the record, so that the judge can name it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from pytest_specgate.core import gate as gates
+from pytest_specgate.core.arms import arms_of, boot_order
+from pytest_specgate.core.corpus import build_prompts
+from pytest_specgate.core.errors import ScrapeError, ServerDiedError, ServerError, UsageError
+from pytest_specgate.core.identity import observed_fields
+from pytest_specgate.core.metrics import DEFINITION_VERSION
+from pytest_specgate.core.profile import declared_fields, sha256_of, sha256_of_text
+from pytest_specgate.core.records import BootRecord, Failure, PairRecord, PointRecord, WindowRecord, redacted_arm
+from pytest_specgate.core.validity import unproved
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.corpus import PromptSet
+    from pytest_specgate.core.counters import CounterPage
+    from pytest_specgate.core.gate import Gate
+    from pytest_specgate.core.ports import Ports, Server
+    from pytest_specgate.core.profile import ProfileFields, RequestProfile
+    from pytest_specgate.core.records import RequestRecord
+
+TOKENIZER_PROBE = 'Straße, naïve café: 12345 tokens — {"key": [1.5, true]}\n\tdef f(x): return x ** 2 # 漢字'
+"""A text whose token ids tell tokenizers apart."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """What a window has to measure.
+
+    Attributes:
+        pairs: all with one profile; a pair without a gate is measured for all of its rounds.
+        gates: gates on these pairs; a pair whose gates are all decided boots no more.
+    """
+
+    pairs: tuple[ArmPair, ...]
+    gates: tuple[Gate, ...]
+
+    def __post_init__(self) -> None:
+        if len({pair.profile.fingerprint() for pair in self.pairs}) != 1:
+            raise UsageError("the pairs of one window must share one request profile")
+        arms_of(self.pairs)
+
+    @property
+    def profile(self) -> RequestProfile:
+        """The load of every pair."""
+        return self.pairs[0].profile
+
+    @property
+    def rounds(self) -> int:
+        """Rounds at most."""
+        return max(pair.rounds for pair in self.pairs)
+
+    def open_pairs(self, record: WindowRecord, *, rounds_done: int) -> tuple[ArmPair, ...]:
+        """Return the pairs that need another round."""
+        return tuple(pair for pair in self.pairs if rounds_done < pair.rounds and self._open(pair, record))
+
+    def _open(self, pair: ArmPair, record: WindowRecord) -> bool:
+        if not record.boots:
+            return True
+        if any(boot.failure for arm in pair.arms for boot in record.boots_of(arm.name)):
+            return False
+        own = [gate for gate in self.gates if gate.pair == pair]
+        verdicts = [gates.judge(gate, record, final=False) for gate in own]
+        return not own or any(gates.needs_more_rounds(of_gate) for of_gate in verdicts)
+
+
+def measure(plan: WindowPlan, ports: Ports) -> WindowRecord:
+    """Measure a window; its record is stored after every boot, so also when this is interrupted.
+
+    Raises:
+        UsageError: something in the declaration cannot be carried out (no prompt of this length, say).
+    """
+    return _Window(plan, ports).run()
+
+
+class _Window:
+    """A window while it runs."""
+
+    def __init__(self, plan: WindowPlan, ports: Ports) -> None:
+        self._plan = plan
+        self._ports = ports
+        self._prompts: PromptSet | None = None
+        arms = arms_of(plan.pairs)
+        self._record = WindowRecord(
+            created_at=ports.host.now(),
+            finished=False,
+            arms=tuple(map(redacted_arm, arms)),
+            pairs=tuple(map(PairRecord.of, plan.pairs)),
+            profile=plan.profile,
+            host=ports.host.facts(),
+            engine={arm.name: ports.engine.facts(arm) for arm in arms},
+        )
+
+    def run(self) -> WindowRecord:
+        self._keep()
+        for number in range(1, self._plan.rounds + 1):
+            pairs = self._plan.open_pairs(self._record, rounds_done=number - 1)
+            if not pairs:
+                break
+            for position, arm in enumerate(boot_order(arms_of(pairs), number)):
+                self._say(f"round {number} of {self._plan.rounds}: {arm.name}: starting its server")
+                boot = self._boot(arm, number=number, position=position)
+                self._keep(boots=(*self._record.boots, boot))
+        verdicts = [verdict for gate in self._plan.gates for verdict in gates.judge(gate, self._record)]
+        self._keep(finished=True, verdicts=tuple(verdict.model_dump(mode="json") for verdict in verdicts))
+        return self._record
+
+    def _keep(self, **changes: object) -> None:
+        self._record = self._record.model_copy(update=changes)
+        self._ports.store.save(self._record)
+
+    def _say(self, line: str) -> None:
+        self._ports.progress.say(line)
+
+    def _boot(self, arm: Arm, *, number: int, position: int) -> BootRecord:
+        boot = _Boot(self._ports, arm)
+        started_at = self._ports.host.now()
+        failure = boot.attempt(self._serve)
+        if failure is not None:
+            self._say(f"{arm.name}: {failure.message}")
+        return BootRecord(
+            arm=arm.name,
+            round=number,
+            position=position,
+            command=boot.command,
+            started_at=started_at,
+            boot_s=boot.boot_s,
+            profile=boot.profile,
+            resolved=boot.resolved,
+            points=tuple(boot.points),
+            failure=failure,
+        )
+
+    def _serve(self, boot: _Boot, server: Server) -> Failure | None:
+        """Prove a fresh server, warm it up and measure its points."""
+        page = self._ports.pages.counters(server)
+        config = self._ports.pages.resolved_config(server)
+        boot.resolved = {"speculative_config": config.get("speculative_config")}
+        failure = unproved(boot.arm, speculative_config=config.get("speculative_config"), page=page, model=server.model)
+        if failure is not None:
+            return failure
+        prompts = self._prompts = self._prompts or self._build_prompts(server)
+        boot.profile = self._profile_fields(boot.arm, server, prompts)
+        warmup = self._send(server, prompts.warmup, concurrency=1)
+        if bad := next((request for request in warmup if request.error), None):
+            return Failure(reason="warm-up-failed", message=f"arm {boot.arm.name}: warm-up failed: {bad.error}")
+        page = self._settled(server, before=page, requests=warmup)
+        for at, bodies in prompts.points.items():
+            self._say(f"{boot.arm.name}: c={at}, {len(bodies)} requests")
+            point = self._point(server, bodies, concurrency=at, before=page)
+            boot.points.append(point)
+            if point.failed:
+                return _failed_requests(boot.arm, point, log_tail=server.log_tail())
+            page = point.after
+        boot.profile |= observed_fields(boot.points)
+        return None
+
+    def _point(self, server: Server, bodies: Sequence[bytes], *, concurrency: int, before: CounterPage) -> PointRecord:
+        ours = server.process_ids()
+        cpu_before = self._ports.host.other_cpu(ours)
+        requests = self._send(server, bodies, concurrency=concurrency)
+        cpu_after = self._ports.host.other_cpu(ours)
+        after = self._settled(server, before=before, requests=requests)
+        share = cpu_after.share_since(cpu_before) if cpu_before and cpu_after else None
+        return PointRecord(
+            concurrency=concurrency, requests=requests, before=before, after=after, other_cpu_share=share
+        )
+
+    def _send(self, server: Server, bodies: Sequence[bytes], *, concurrency: int) -> tuple[RequestRecord, ...]:
+        requests = self._ports.load.run_point(server, bodies, concurrency=concurrency, profile=self._plan.profile)
+        server.ensure_alive()
+        return requests
+
+    def _settled(self, server: Server, *, before: CounterPage, requests: Sequence[RequestRecord]) -> CounterPage:
+        tokens = sum(request.output_tokens or 0 for request in requests)
+        return self._ports.pages.settled_counters(server, before=before, output_tokens=tokens)
+
+    def _build_prompts(self, server: Server) -> PromptSet:
+        self._say(f"cutting prompts of {self._plan.profile.input_tokens} tokens")
+        source = self._ports.prompts.text(self._plan.profile.prompts)
+        return build_prompts(
+            self._plan.profile,
+            source=source,
+            source_sha256=sha256_of_text(source),
+            model=server.model,
+            count_tokens=lambda text: len(self._ports.pages.tokenize(server, text)),
+        )
+
+    def _profile_fields(self, arm: Arm, server: Server, prompts: PromptSet) -> ProfileFields:
+        return {
+            **declared_fields(self._plan.profile),
+            **prompts.hashes(),
+            "model": arm.model,
+            "revision": arm.args.get("revision"),
+            "tokenizer_sha256": sha256_of(list(self._ports.pages.tokenize(server, TOKENIZER_PROBE))),
+            "chat_template_sha256": None,
+            "client_version": self._ports.host.client_version(),
+            "metric_definition_version": DEFINITION_VERSION,
+        }
+
+
+class _Boot:
+    """One boot while it runs: what is known of it so far."""
+
+    def __init__(self, ports: Ports, arm: Arm) -> None:
+        self._ports = ports
+        self.arm = arm
+        self.command = ""
+        self.boot_s: float | None = None
+        self.profile: ProfileFields = {}
+        self.resolved: ProfileFields = {}
+        self.points: list[PointRecord] = []
+
+    def attempt(self, serve: _Serve) -> Failure | None:
+        """Start the server and let `serve` use it; trouble with the server is returned, not raised."""
+        try:
+            with self._ports.engine.start(self.arm) as server:
+                self.command, self.boot_s = server.command, server.boot_s
+                try:
+                    return serve(self, server)
+                except ScrapeError:
+                    server.ensure_alive()
+                    raise
+        except ServerError as error:
+            reason = "server-died" if isinstance(error, ServerDiedError) else "server-start"
+            return Failure(reason=reason, message=f"arm {self.arm.name}: {error}", detail=error.log_tail)
+        except ScrapeError as error:
+            return Failure(reason="page-unreadable", message=f"arm {self.arm.name}: {error}")
+
+
+def _failed_requests(arm: Arm, point: PointRecord, *, log_tail: str) -> Failure:
+    return Failure(
+        reason="failed-requests",
+        message=(
+            f"arm {arm.name} at c={point.concurrency}: {len(point.failed)} of {len(point.requests)} requests failed, "
+            f"the first with: {point.failed[0].error}"
+        ),
+        detail=log_tail,
+    )
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    _Serve: TypeAlias = Callable[[_Boot, Server], Failure | None]

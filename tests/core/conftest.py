@@ -1,0 +1,254 @@
+"""Builders of small records whose figures are known beforehand, and readers of captured server output."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pytest_specgate.core import counters
+from pytest_specgate.core.arms import Arm, ArmPair, arms_of, boot_order
+from pytest_specgate.core.counters import CounterPage, Sample, SpeculationDelta
+from pytest_specgate.core.gate import Gate, NoiseFloor, Threshold
+from pytest_specgate.core.identity import observed_fields
+from pytest_specgate.core.profile import RequestProfile, declared_fields
+from pytest_specgate.core.records import BootRecord, PairRecord, PointRecord, RequestRecord, WindowRecord
+from pytest_specgate.core.sse import Read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Literal, TypeAlias
+
+    from pydantic import JsonValue
+
+    Speed: TypeAlias = float | Mapping[int, float]
+    """How fast a boot is: for all points, or by concurrency."""
+
+DATA = Path(__file__).parent / "data"
+MODEL = "tiny"
+TOKENS = 11
+"""Output tokens of every request built here."""
+
+
+class Build:
+    """At speed v every time of a boot is divided by v: TTFT 0.1/v s, TPOT 0.1/v s, decode rate 10 v tokens/s."""
+
+    model = MODEL
+
+    @staticmethod
+    def profile(**changes: object) -> RequestProfile:
+        """Return a profile with ten requests at c=1 and sixteen at c=8."""
+        fields: dict[str, object] = {"input_tokens": 16, "output_tokens": TOKENS, "requests": {1: 10, 8: 16}}
+        return RequestProfile(**{**fields, **changes})  # type: ignore[arg-type]  # checked by the class itself
+
+    @staticmethod
+    def arm(k: int | None = None) -> Arm:
+        """Return an arm with draft horizon k, or with speculation off."""
+        off = Arm("off", model="folder", args={"max_model_len": 64})
+        config: dict[str, JsonValue] = {"method": "ngram", "num_speculative_tokens": k}
+        return off if k is None else off.vary(f"k{k}", args={"speculative_config": config})
+
+    @classmethod
+    def pair(cls, *, reference: int | None = None, candidate: int = 4, rounds: int = 6, **profile: object) -> ArmPair:
+        """Return a pair of arms that differ in speculation, named by their draft horizons."""
+        return ArmPair(
+            reference=cls.arm(reference),
+            candidate=cls.arm(candidate),
+            varies="args.speculative_config",
+            profile=cls.profile(**profile),
+            rounds=rounds,
+        )
+
+    @staticmethod
+    def threshold(
+        metric: str = "output_throughput",
+        at: int = 1,
+        *,
+        margin: float = 0.05,
+        floor: float | None = 0.01,
+        kind: Literal["not_worse", "better"] = "not_worse",
+    ) -> Threshold:
+        """Return a threshold, by default one with a declared noise floor of 1 %."""
+        declared = None if floor is None else NoiseFloor(floor, "A/A windows of a test")
+        return Threshold(metric=metric, at=at, kind=kind, fraction=margin, floor=declared)
+
+    @staticmethod
+    def gate(pair: ArmPair, *thresholds: Threshold) -> Gate:
+        """Return a gate."""
+        return Gate(id="test_gate.py::test_gate", pair=pair, thresholds=thresholds)
+
+    @staticmethod
+    def request(index: int = 0, *, speed: float = 1.0, **changes: object) -> RequestRecord:
+        """Return a complete answer of eleven tokens, sent at the start of its point."""
+        fields: dict[str, object] = {
+            "index": index,
+            "sent_s": 0.0,
+            "status": 200,
+            "error": None,
+            "ttft_s": 0.1 / speed,
+            "first_text_s": 0.1 / speed,
+            "last_token_s": 0.1 / speed + 0.1 / speed * (TOKENS - 1),
+            "closed_s": 1.2 / speed,
+            "prompt_tokens": 16,
+            "output_tokens": TOKENS,
+            "token_events": TOKENS,
+            "finish_reason": "length",
+            "text_sha256": "0" * 64,
+        }
+        return RequestRecord.model_validate({**fields, **changes})
+
+    @classmethod
+    def failed(cls, index: int = 0, *, error: str = "HTTP 500: engine died") -> RequestRecord:
+        """Return a request that got no token."""
+        return cls.request(index, status=500, error=error, ttft_s=None, last_token_s=None, output_tokens=None)
+
+    @staticmethod
+    def page(
+        values: Mapping[str, float], *, positions: Sequence[int] = (), finished: Mapping[str, int], model: str = MODEL
+    ) -> CounterPage:
+        """Return a page of one engine with plain counters, the per-position counter, and finished requests."""
+        labels = {"engine": "0", "model_name": model}
+        samples = [Sample(name=name, labels=labels, value=value) for name, value in values.items()]
+        for position, value in enumerate(positions):
+            by_position = {**labels, "position": str(position)}
+            samples.append(Sample(name=counters.ACCEPTED_PER_POSITION, labels=by_position, value=value))
+        for reason, count in finished.items():
+            by_reason = {**labels, "finished_reason": reason}
+            samples.append(Sample(name=counters.FINISHED, labels=by_reason, value=count))
+        return CounterPage(samples=tuple(samples))
+
+    @staticmethod
+    def drafted(requests: int, *, k: int) -> SpeculationDelta:
+        """Return what `requests` requests draft at 2.5 tokens a step: k tokens in each of four drafts a request."""
+        positions = tuple(requests * share for share in (3, 2, 1, *([0] * k)))[:k]
+        return SpeculationDelta(4 * requests, 4 * requests * k, sum(positions), positions)
+
+    @classmethod
+    def snapshots(
+        cls, requests: Sequence[RequestRecord], *, speculation: SpeculationDelta | None = None
+    ) -> tuple[CounterPage, CounterPage]:
+        """Return the pages before and after some requests; warm-up traffic is in both."""
+        count = len(requests)
+        tokens = sum(request.output_tokens or 0 for request in requests)
+        before = {counters.GENERATION_TOKENS: 44.0, counters.STEP_COUNT: 40.0, counters.STEP_SUM: 4.0}
+        steps = (tokens - count) / 2.5
+        after = {counters.GENERATION_TOKENS: 44.0 + tokens, counters.STEP_COUNT: 40 + steps, counters.STEP_SUM: 4.0 + 2}
+        zeros: tuple[int, ...] = ()
+        if speculation is not None:
+            zeros = (0,) * len(speculation.accepted_per_position)
+            before |= dict.fromkeys((counters.DRAFTS, counters.DRAFT_TOKENS, counters.ACCEPTED_TOKENS), 0.0)
+            after[counters.DRAFTS] = speculation.drafts
+            after[counters.DRAFT_TOKENS] = speculation.draft_tokens
+            after[counters.ACCEPTED_TOKENS] = speculation.accepted_tokens
+        positions = speculation.accepted_per_position if speculation else ()
+        return (
+            cls.page(before, positions=zeros, finished={"length": 4, "abort": 0}),
+            cls.page(after, positions=positions, finished={"length": 4 + count, "abort": 0}),
+        )
+
+    @classmethod
+    def point(
+        cls, requests: Sequence[RequestRecord], *, at: int = 1, speculation: SpeculationDelta | None = None
+    ) -> PointRecord:
+        """Return a point of some requests, with counters that agree with them."""
+        before, after = cls.snapshots(requests, speculation=speculation)
+        return PointRecord(concurrency=at, requests=tuple(requests), before=before, after=after, other_cpu_share=0.1)
+
+    @classmethod
+    def boot(cls, arm: Arm, profile: RequestProfile, *, speed: Speed = 1.0, number: int = 1) -> BootRecord:
+        """Return a boot whose points ran at a known speed."""
+        points = []
+        for at, count in profile.requests.items():
+            pace = speed if isinstance(speed, int | float) else speed[at]
+            requests = [cls.request(index, speed=pace) for index in range(count)]
+            drafted = cls.drafted(count, k=arm.draft_horizon) if arm.draft_horizon else None
+            points.append(cls.point(requests, at=at, speculation=drafted))
+        prompts = {f"prompt_set_sha256.c{at}": f"{at:064x}" for at in profile.points}
+        return BootRecord(
+            arm=arm.name,
+            round=number,
+            position=0,
+            command=f"serve {arm.model}",
+            started_at="2026-11-29T12:00:00+00:00",
+            boot_s=30.0,
+            profile={**declared_fields(profile), **prompts, **observed_fields(points)},
+            resolved={"speculative_config": arm.args.get("speculative_config")},
+            points=tuple(points),
+        )
+
+    @classmethod
+    def window(cls, pair: ArmPair, reference: Sequence[Speed], candidate: Sequence[Speed]) -> WindowRecord:
+        """Return a window whose boots ran at known speeds, round by round."""
+        speeds = {pair.reference.name: reference, pair.candidate.name: candidate}
+        boots = [
+            cls.boot(arm, pair.profile, speed=speeds[arm.name][number - 1], number=number)
+            for number in range(1, max(len(reference), len(candidate)) + 1)
+            for arm in boot_order(pair.arms, number)
+            if number <= len(speeds[arm.name])
+        ]
+        return WindowRecord(
+            created_at="2026-11-29T12:00:00+00:00",
+            finished=True,
+            arms=arms_of([pair]),
+            pairs=(PairRecord.of(pair),),
+            profile=pair.profile,
+            host={"cpu": "a test's"},
+            engine={arm.name: {"vllm": "0.32.0"} for arm in pair.arms},
+            boots=tuple(boots),
+        )
+
+    @staticmethod
+    def edited(
+        record: WindowRecord, *, arm: str, number: int = 1, edit: Callable[[BootRecord], BootRecord]
+    ) -> WindowRecord:
+        """Return the window with one of its boots changed."""
+        boots = [edit(boot) if (boot.arm, boot.round) == (arm, number) else boot for boot in record.boots]
+        return record.model_copy(update={"boots": tuple(boots)})
+
+    @classmethod
+    def edited_point(
+        cls, record: WindowRecord, *, arm: str, at: int = 1, edit: Callable[[PointRecord], PointRecord]
+    ) -> WindowRecord:
+        """Return the window with one point of an arm's first boot changed."""
+
+        def change(boot: BootRecord) -> BootRecord:
+            points = [edit(point) if point.concurrency == at else point for point in boot.points]
+            return boot.model_copy(update={"points": tuple(points)})
+
+        return cls.edited(record, arm=arm, edit=change)
+
+
+class Captured:
+    """What a real server sent, kept under ``data/``."""
+
+    @staticmethod
+    def page(name: str) -> CounterPage:
+        """Return every series of an exposition page, wanted or not."""
+        text = (DATA / f"{name}.txt").read_text(encoding="utf-8")
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        return CounterPage(
+            samples=tuple(Sample(name=one.name, labels=dict(one.labels), value=one.value) for one in samples)
+        )
+
+    @staticmethod
+    def reads(name: str) -> tuple[Read, ...]:
+        """Return the network reads of a streamed answer."""
+        lines = (DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines]
+        return tuple(Read(row["t_ms"] / 1000, base64.b64decode(row["bytes_b64"])) for row in rows)
+
+
+@pytest.fixture(scope="session")
+def build() -> type[Build]:
+    """Builders of records with known figures."""
+    return Build
+
+
+@pytest.fixture(scope="session")
+def captured() -> type[Captured]:
+    """Readers of captured server output."""
+    return Captured

@@ -1,0 +1,239 @@
+"""Counter pages and their differences, on text that vLLM's own metrics code rendered and on a real server's pages."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_specgate.core import counters
+from pytest_specgate.core.counters import CounterDelta, CounterPage, Sample, SpeculationDelta
+from pytest_specgate.core.errors import ScrapeError
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Build, Captured
+
+K7 = SpeculationDelta(60944, 426608, 126490, (44225, 29747, 19984, 13513, 9086, 6095, 3840))
+K4 = SpeculationDelta(3478, 13912, 5738, (2508, 1607, 1032, 591))
+
+
+def _zeroed(page: CounterPage) -> CounterPage:
+    return CounterPage(samples=tuple(sample.model_copy(update={"value": 0.0}) for sample in page.samples))
+
+
+def _from_start(page: CounterPage) -> CounterDelta:
+    return CounterDelta(_zeroed(page), page)
+
+
+def _speculation(page: CounterPage) -> SpeculationDelta:
+    speculation = _from_start(page).speculation()
+
+    assert speculation is not None
+    return speculation
+
+
+def test_case_42_created_gauges_are_no_counters(captured: type[Captured]) -> None:
+    """Case 42: times of creation, about 1.8e9, appear in no count."""
+    speculation = _speculation(captured.page("sample_b"))
+
+    assert speculation == SpeculationDelta(6, 22, 12, (5, 4, 2, 1))
+    assert speculation.acceptance_rate == pytest.approx(0.5455, abs=5e-5)
+    assert speculation.acceptance_length == 3.0
+
+
+def test_case_43_names_are_looked_up_exactly(captured: type[Captured]) -> None:
+    """Case 43: a counter whose name begins with another's is not added to it."""
+    page = captured.page("sample_b")
+
+    assert page.total(counters.ACCEPTED_TOKENS) == 12
+    assert page.total(counters.ACCEPTED_PER_POSITION) == 12
+
+
+def test_case_44_engines_are_summed_also_by_position(captured: type[Captured]) -> None:
+    """Case 44: with two data-parallel engines every count, by position too, is the sum of both."""
+    speculation = _speculation(captured.page("sample_d"))
+
+    assert speculation == SpeculationDelta(12, 44, 24, (10, 8, 4, 2))
+    assert speculation.acceptance_length == 1 + sum(speculation.per_position_rates) == 3.0
+
+
+def test_case_46_a_counter_that_went_back_is_a_reset(build: type[Build]) -> None:
+    """Case 46: a counter that fell from 100 to 40 is a reset, neither -60 nor 40 nor 60."""
+    before, after = (build.page({counters.DRAFTS: value}, finished={}) for value in (100.0, 40.0))
+
+    with pytest.raises(ScrapeError, match=f"counter reset: {counters.DRAFTS} fell by 60"):
+        CounterDelta(before, after).total(counters.DRAFTS)
+
+
+def test_case_48_without_drafts_nothing_is_defined() -> None:
+    """Case 48: with 0 drafts acceptance is undefined: neither 0 nor 1 nor NaN."""
+    idle = SpeculationDelta(0, 0, 0, (0, 0, 0, 0))
+
+    assert (idle.acceptance_rate, idle.acceptance_length, idle.draft_length) == (None, None, None)
+    assert idle.per_position_rates == ()
+    assert idle.broken_identities() == ()
+
+
+@pytest.mark.parametrize("name", sorted(counters.WANTED - counters.SPECULATION))
+def test_case_50_a_page_without_series_is_not_a_page_of_zeros(name: str) -> None:
+    """Case 50: a missing series is an error with its likely cause, not 0."""
+    page = CounterPage(samples=(Sample(name="python_gc_objects_collected_total", labels={"generation": "0"}, value=1),))
+
+    with pytest.raises(ScrapeError, match=f"no series {name}: was the server started with --disable-log-stats"):
+        page.total(name)
+
+
+def test_case_51_a_histogram_called_total_is_no_counter(captured: type[Captured]) -> None:
+    """Case 51: generation tokens are those of their counter; buckets of a histogram named alike are not summed."""
+    page = captured.page("sample_b")
+
+    assert page.total(counters.GENERATION_TOKENS) == 18
+    assert not page.has("vllm:iteration_tokens_total")
+
+
+@pytest.mark.parametrize(
+    ("speculation", "broken"),
+    [
+        pytest.param(
+            SpeculationDelta(100, 400, 250, (90, 70, 50, 20)),
+            "accepted tokens by position sum to 230, not to 250",
+            id="sum of the positions",
+        ),
+        pytest.param(
+            SpeculationDelta(100, 400, 250, (60, 70, 70, 50)),
+            "accepted tokens rise with the position: [60, 70, 70, 50]",
+            id="rising",
+        ),
+        pytest.param(
+            SpeculationDelta(120, 400, 450, (120, 120, 110, 100)),
+            "450 tokens accepted of 400 drafted",
+            id="more accepted than drafted",
+        ),
+        pytest.param(
+            SpeculationDelta(100, 400, 210, (90, 70, 50)),
+            "400 draft tokens in 100 drafts of at most 3",
+            id="fewer positions than drafted",
+        ),
+    ],
+)
+def test_case_55_each_broken_identity_is_named(speculation: SpeculationDelta, broken: str) -> None:
+    """Case 55: counters that contradict each other are named with their figures, and nothing else is."""
+    assert speculation.broken_identities() == (broken,)
+
+
+@pytest.mark.parametrize("speculation", [K7, K4], ids=["k7", "k4"])
+def test_case_55_sound_counters_break_no_identity(speculation: SpeculationDelta) -> None:
+    """Case 55: counters of a published run pass all identities."""
+    assert speculation.broken_identities() == ()
+
+
+def test_case_55_all_broken_identities_are_listed() -> None:
+    """Case 55: several broken identities are all named."""
+    assert len(SpeculationDelta(1, 9, 10, (1, 2)).broken_identities()) == 4
+
+
+def test_case_57_short_drafts_are_told_from_falling_acceptance(captured: type[Captured]) -> None:
+    """Case 57: per-position rates are shares of all drafts, and the draft length tells short drafts."""
+    speculation = _speculation(captured.page("sample_b"))
+
+    assert speculation.per_position_rates[2] == pytest.approx(2 / 6)
+    assert speculation.draft_length == pytest.approx(3.67, abs=5e-3)
+
+
+def test_case_62_finished_requests_by_reason(build: type[Build]) -> None:
+    """Case 62: the success counter tells aborted requests apart, and reasons that did not occur are left out."""
+    before = build.page({}, finished={"stop": 0, "length": 5})
+    after = build.page({}, finished={"stop": 0, "length": 12, "abort": 3})
+
+    assert CounterDelta(before, after).finished() == {"length": 7, "abort": 3}
+
+
+def test_published_shares_by_position() -> None:
+    """The published counters of the k=7 window give the published share of drafts at every position."""
+    shares = [f"{100 * rate:.2f}" for rate in K7.per_position_rates]
+
+    assert shares == ["72.57", "48.81", "32.79", "22.17", "14.91", "10.00", "6.30"]
+    assert K7.draft_length == 7.0
+
+
+def test_published_acceptance_at_k4() -> None:
+    """The published counters of the k=4 probe give 2.6498 tokens per step at an acceptance rate of 41.24 %."""
+    assert f"{K4.acceptance_length:.4f}" == "2.6498"
+    assert f"{100 * (K4.acceptance_rate or 0):.2f}" == "41.24"
+
+
+def test_tokens_per_step_of_a_real_server(captured: type[Captured]) -> None:
+    """Between two real scrapes tokens per step is (generation tokens - requests) / decode steps."""
+    delta = CounterDelta(captured.page("ngram_k4_after_warmup"), captured.page("ngram_k4_after_c1"))
+
+    assert delta.finished() == {"length": 8}
+    assert delta.total(counters.GENERATION_TOKENS) == 8 * 64
+    assert delta.total(counters.STEP_COUNT) == 316
+    assert delta.tokens_per_step() == pytest.approx((512 - 8) / 316)
+
+
+def test_steps_per_second_of_a_real_server(captured: type[Captured]) -> None:
+    """Between two real scrapes steps per second is the step count over the summed step time."""
+    delta = CounterDelta(captured.page("ngram_k4_after_warmup"), captured.page("ngram_k4_after_c1"))
+
+    assert delta.steps_per_second() == pytest.approx(316 / (17.171509325999523 - 2.2431416169997647))
+
+
+def test_speculation_of_a_real_server(captured: type[Captured]) -> None:
+    """Between two real scrapes warm-up drafts are left out, and drafted steps are fewer than all steps."""
+    delta = CounterDelta(captured.page("ngram_k4_after_warmup"), captured.page("ngram_k4_after_c1"))
+
+    speculation = delta.speculation()
+
+    assert speculation == SpeculationDelta(137, 548, 201, (75, 47, 43, 36))
+    assert speculation.broken_identities() == ()
+    assert f"{speculation.acceptance_length:.2f}" == "2.47"
+
+
+def test_nothing_decoded_has_no_step(captured: type[Captured]) -> None:
+    """Two scrapes without traffic between them source nothing."""
+    page = captured.page("ngram_k4_after_c1")
+    delta = CounterDelta(page, page)
+
+    assert (delta.tokens_per_step(), delta.steps_per_second(), delta.finished()) == (None, None, {})
+
+
+def test_a_server_without_speculation_has_no_speculation_delta(build: type[Build]) -> None:
+    """No speculation series means speculation off, which is not the same as 0 drafts."""
+    page = build.page({counters.GENERATION_TOKENS: 5}, finished={})
+
+    assert CounterDelta(page, page).speculation() is None
+    assert page.speculation == ()
+
+
+def test_positions_are_ordered_as_numbers() -> None:
+    """Position 10 comes after position 9."""
+    samples = [
+        Sample(name=counters.ACCEPTED_PER_POSITION, labels={"position": str(position)}, value=0)
+        for position in (10, 2, 9)
+    ]
+
+    assert CounterPage(samples=tuple(samples)).speculation == ("2", "9", "10")
+
+
+def test_models_of_a_page(captured: type[Captured]) -> None:
+    """A page names every model that it counts for; series without a model name none."""
+    page = captured.page("sample_b")
+    unlabelled = CounterPage(samples=(Sample(name="vllm:x", labels={}, value=1), *page.samples))
+
+    assert unlabelled.models() == {"Qwen/Qwen3-0.6B"}
+
+
+def test_totals_by_label_sum_over_the_others(captured: type[Captured]) -> None:
+    """Totals by one label add up its engines; series without the label are kept apart."""
+    page = captured.page("sample_d")
+
+    assert page.by_label(counters.ACCEPTED_PER_POSITION, "position") == {"0": 10, "1": 8, "2": 4, "3": 2}
+    assert page.by_label(counters.DRAFTS, "position") == {"": 12}
+
+
+def test_deltas_are_values() -> None:
+    """A delta cannot be changed after the fact."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        K4.drafts = 5  # type: ignore[misc]  # the point of the test

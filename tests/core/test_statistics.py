@@ -1,0 +1,196 @@
+"""The parts of the decision rule: looks, noise, margins, and what a single look reports."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pytest_specgate.core import statistics
+from pytest_specgate.core.statistics import UNKNOWN_NOISE, Noise, Plan, choose, declared_noise, look, looks
+
+KNOWN = Noise(0.01, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("n_max", "df", "expected"),
+    [
+        (1, 0, ()),
+        (2, 0, ()),
+        (3, 0, (3,)),
+        (4, 0, (4,)),
+        (6, 0, (4, 6)),
+        (8, 0, (4, 6, 8)),
+        (40, 0, tuple(range(4, 41, 2))),
+        (1, 5, (1,)),
+        (2, 5, (2,)),
+        (3, 5, (2, 3)),
+        (4, 5, (2, 4)),
+        (6, 5, (2, 4, 6)),
+        (8, 5, (2, 4, 6, 8)),
+        (40, 5, tuple(range(2, 41, 2))),
+        (6, 3, (2, 4, 6)),
+        (2, 2.9, ()),
+        (6, 2.9, (4, 6)),
+    ],
+)
+def test_looks(n_max: int, df: float, *, expected: tuple[int, ...]) -> None:
+    """A threshold is judged after 2, 4, ... rounds with known noise, from 4 on without, and always at the last one."""
+    assert looks(n_max, Noise(0.01, df)) == expected
+
+
+def test_plan_shares_its_error_rates() -> None:
+    """The PASS level is shared by the looks, the FAIL level by the looks and the thresholds of the gate."""
+    plan = Plan((2, 4, 6), family=8)
+
+    assert (plan.rounds, plan.pass_tail, plan.fail_tail) == (6, 0.05 / 3, 0.05 / 24)
+
+
+def test_declared_floor_is_a_standard_deviation_with_five_degrees_of_freedom() -> None:
+    """A declared floor of 0.4 % means 1.96 standard deviations of a single log ratio."""
+    noise = declared_noise(0.004)
+
+    assert noise.sigma == pytest.approx(math.log(1.004) / 1.959964)
+    assert noise.df == 5
+
+
+@pytest.mark.parametrize("floor", [0.001, 0.004, 0.05, 0.5])
+def test_floor_of_undoes_the_declaration(floor: float) -> None:
+    """The floor shown for a standard deviation is the one that was declared for it."""
+    assert statistics.floor_of(declared_noise(floor).sigma) == pytest.approx(floor)
+
+
+@pytest.mark.parametrize(
+    ("higher", "margin", "gain"), [(True, -math.log(0.95), -math.log(1.05)), (False, math.log(1.05), math.log(0.95))]
+)
+def test_margin_and_gain_in_both_directions(higher: bool, margin: float, *, gain: float) -> None:
+    """A margin is positive and a gain negative in log units, whichever direction is better."""
+    assert statistics.log_margin(0.05, higher_is_better=higher) == pytest.approx(margin)
+    assert statistics.log_gain(0.05, higher_is_better=higher) == pytest.approx(gain)
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "higher", "change"),
+    [(100.0, 80.0, True, -0.2), (100.0, 120.0, True, 0.2), (10.0, 12.5, False, 0.25), (10.0, 8.0, False, -0.2)],
+)
+def test_raw_change_has_the_sign_of_the_metric(
+    reference: float, candidate: float, *, higher: bool, change: float
+) -> None:
+    """A signed log ratio is shown as the change of the metric itself, not of its goodness."""
+    sign = 1 if higher else -1
+    signed = sign * math.log(candidate / reference)
+
+    assert statistics.raw_change(signed, higher_is_better=higher) == pytest.approx(change)
+
+
+def test_case_40_reciprocal_metrics_agree_on_the_slowdown() -> None:
+    """Case 40: one slowdown by 1.25 is shown as TPOT +25 % and as decode rate -20 %, and judged alike."""
+    slowdown = -math.log(1.25)
+
+    assert statistics.raw_change(slowdown, higher_is_better=False) == pytest.approx(0.25)
+    assert statistics.raw_change(slowdown, higher_is_better=True) == pytest.approx(-0.20)
+
+
+@pytest.mark.parametrize(
+    ("x", "margin", "printed"),
+    [
+        (math.log(272.77 / 301.28), 0.0, "10.2"),
+        (math.log(272.77 / 301.28), 0.004, "9.7"),
+        (math.log(272.77 / 301.28), 0.02, "8.0"),
+        (math.log(272.77 / 301.28), 0.05, "4.8"),
+        (math.log(272.77 / 301.28), 0.10, "0.58"),
+        (math.log(350.96 / 273.84), 0.0, "27"),
+        (math.log(119.84 / 55.15), 0.0, "113"),
+        (math.log(1 - 0.0083), 0.0, "0.81"),
+        (math.log(1 - 0.0083), 0.004, "0.42"),
+        (math.log(1 - 0.0083), 0.02, "1.16"),
+        (math.log(35456.73 / 29434.98), 0.0, "20"),
+    ],
+)
+def test_break_even_floor_of_the_published_rounds(x: float, margin: float, *, printed: str) -> None:
+    """The largest floor under which one round decides equals the published one, in percent and all its digits."""
+    floor = statistics.break_even_floor(x, delta=statistics.log_margin(margin, higher_is_better=True))
+
+    decimals = len(printed.partition(".")[2])
+    assert f"{100 * floor:.{decimals}f}" == printed
+
+
+@pytest.mark.parametrize(("x", "decision"), [(0.03, "PASS"), (-0.05, "FAIL")])
+def test_break_even_floor_is_where_a_decision_ends(x: float, *, decision: str) -> None:
+    """A slightly smaller floor decides the round, a slightly larger one does not."""
+    delta = statistics.log_margin(0.01, higher_is_better=True)
+    floor = statistics.break_even_floor(x, delta=delta)
+
+    seen = [look([x], delta=delta, noise=declared_noise(floor * share), plan=Plan((1,))) for share in (0.999, 1.001)]
+
+    assert [one.decision for one in seen] == [decision, "INCONCLUSIVE"]
+
+
+@pytest.mark.parametrize(
+    ("squares", "df", "noise", "expected"),
+    [
+        (0.0006, 3, UNKNOWN_NOISE, (0.0002, 3, "own (no calibration)", None)),
+        (0.0, 0, KNOWN, (0.0001, 5, "calibrated", None)),
+        (0.00005, 1, KNOWN, (0.00055 / 6, 6, "pooled", 0.5)),
+        (0.0003, 1, KNOWN, (0.0003, 6, "own > calibrated", 3.0)),
+        (0.01, 1, KNOWN, (0.01, 1, "own (calibration rejected)", 100.0)),
+    ],
+)
+def test_choose_names_the_variance_it_uses(
+    squares: float, df: int, *, noise: Noise, expected: tuple[float, float, str, float | None]
+) -> None:
+    """The variance is own, calibrated or pooled by the rule, and says which, with its F ratio."""
+    variance, degrees, source, f_ratio = expected
+
+    spread = choose(squares, df, noise)
+
+    assert spread.variance == pytest.approx(variance)
+    assert (spread.df, spread.source) == (degrees, source)
+    assert spread.f_ratio == (None if f_ratio is None else pytest.approx(f_ratio))
+
+
+def test_no_judgement_between_looks() -> None:
+    """A number of rounds that is no look gives no bounds, and names the next look."""
+    seen = look([0.0, 0.0, 0.0], delta=0.05, noise=KNOWN, plan=Plan((2, 4, 6)))
+
+    assert (seen.decision, seen.reason, seen.lower) == ("CONTINUE", "next look at 4 rounds", None)
+
+
+def test_an_order_effect_above_the_cap_is_flagged_and_kept_in_the_variance() -> None:
+    """A significant drift of 3 % per boot stays in the variance and is named in a flag."""
+    seen = look([0.0298, -0.0302, 0.03, -0.0297], delta=0.01, noise=KNOWN, plan=Plan((2, 4, 6)))
+
+    assert seen.flags == ("order effect too large to remove: +2.99 % per boot",)
+    assert seen.order_effect == pytest.approx(0.029925)
+    assert "removed" not in seen.source
+
+
+def test_no_order_effect_is_reported_where_there_is_none() -> None:
+    """Rounds that scatter regardless of the boot order report no drift."""
+    seen = look([0.004, 0.003, -0.003, -0.002], delta=0.05, noise=KNOWN, plan=Plan((2, 4, 6)))
+
+    assert (seen.order_effect, seen.flags) == (None, ())
+
+
+def test_futility_needs_three_degrees_of_freedom() -> None:
+    """Two rounds that contradict the calibration have one degree of freedom, too few to give up early."""
+    seen = look([-0.22, 0.001], delta=0.01, noise=Noise(0.002, 10), plan=Plan((2, 4, 6)))
+
+    assert (seen.df, seen.decision) == (1, "CONTINUE")
+
+
+def test_the_last_look_needs_no_forecast() -> None:
+    """At n_max there is no chance of a later decision to predict."""
+    seen = look([-0.01, -0.01], delta=0.01, noise=KNOWN, plan=Plan((2,)))
+
+    assert (seen.decision, seen.decision_chance) == ("INCONCLUSIVE", None)
+
+
+def test_a_bound_on_the_margin_passes() -> None:
+    """The lower bound may equal the margin: the comparison is inclusive within a billionth."""
+    seen = look([0.0], delta=0.0, noise=KNOWN, plan=Plan((1,)))
+    assert seen.lower is not None
+
+    on_the_margin = look([0.0], delta=-seen.lower, noise=KNOWN, plan=Plan((1,)))
+
+    assert on_the_margin.decision == "PASS"
