@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_specgate.translate import one_sentence
+from pytest_specgate.options import OPTIONS_KEY
+from pytest_specgate.translate import one_sentence, teller
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,17 @@ if TYPE_CHECKING:
 SESSION_KEY: pytest.StashKey[GateSession] = pytest.StashKey()
 
 
+def session_of(config: pytest.Config) -> GateSession:
+    """Return the gates of a pytest session; they come into being when something first asks for them."""
+    if SESSION_KEY not in config.stash:
+        from pytest_specgate.session import GateSession  # noqa: PLC0415  - only gates pay for it
+
+        options = config.stash[OPTIONS_KEY]
+        workers = getattr(config, "workerinput", {}).get("workercount", 1)
+        config.stash[SESSION_KEY] = GateSession(options, LocalWiring(options), workers=workers, say=teller(config))
+    return config.stash[SESSION_KEY]
+
+
 @pytest.fixture
 def specgate_threshold(request: pytest.FixtureRequest) -> Threshold:
     """The threshold that this item of a gate judges."""
@@ -39,14 +51,14 @@ def specgate_threshold(request: pytest.FixtureRequest) -> Threshold:
 def verdict(request: pytest.FixtureRequest) -> Verdict:
     """The verdict of this item's threshold; ``verdict.expect(Outcome.FAIL)`` accepts another outcome than PASS."""
     with one_sentence():
-        return request.config.stash[SESSION_KEY].verdict(request.node)
+        return session_of(request.config).verdict(request.node)
 
 
 @pytest.fixture
 def specgate_window(request: pytest.FixtureRequest) -> MeasuredWindow:
     """Everything that was measured for this test's pair: of its gate, or of ``@measured(pair)``."""
     with one_sentence():
-        return request.config.stash[SESSION_KEY].measured(request.node)
+        return session_of(request.config).measured(request.node)
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +68,7 @@ def vllm_server(request: pytest.FixtureRequest) -> Iterator[Callable[[Arm], Serv
     The server is kept for the next test that asks for the same arm. One server runs at a time: asking for another arm,
     or measuring a window, stops it first.
     """
-    session = request.config.stash[SESSION_KEY]
+    session = session_of(request.config)
     yield session.server
     session.close()
 

@@ -40,6 +40,9 @@ class GateOptions:
     start_limit_s: float
 
 
+OPTIONS_KEY: Final = pytest.StashKey[GateOptions]()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Option:
     """One row: a name in all its spellings, and how its text is read."""
@@ -97,10 +100,12 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
     """
     texts = {option.name: _text(config, option, environment) for option in _OPTIONS}
     rounds, start_limit = texts["rounds"], texts["start_limit"]
+    here = config.invocation_params.dir
     return GateOptions(
-        engine_python=Path(texts["engine_python"] or sys.executable),
+        # Not resolved: a virtual environment's interpreter is a link, and only its own path means that environment.
+        engine_python=here / Path(texts["engine_python"] or sys.executable).expanduser(),
         engine_command=tuple(shlex.split(texts["engine_command"] or "")),
-        results=config.invocation_params.dir / (texts["results"] or "specgate-results"),
+        results=here / Path(texts["results"] or "specgate-results").expanduser(),
         rounds=None if rounds is None else _number(rounds, "rounds", int),
         start_limit_s=600.0 if start_limit is None else _number(start_limit, "start_limit", float),
     )

@@ -11,24 +11,21 @@ import pytest
 
 from pytest_specgate.fixtures import (
     SESSION_KEY,
-    LocalWiring,
+    session_of,
     specgate_threshold,
     specgate_window,
     verdict,
     vllm_server,
 )
-from pytest_specgate.options import GateOptions, add_options, read_options
+from pytest_specgate.options import OPTIONS_KEY, add_options, read_options
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-
-    from pytest_specgate.session import GateSession
 
 __all__ = ["specgate_threshold", "specgate_window", "verdict", "vllm_server"]
 
 _GATE_MARK = "specgate"
 _PAIRS_MARK = "specgate_pairs"
-_OPTIONS_KEY = pytest.StashKey[GateOptions]()
 _MARKS = (
     f"{_GATE_MARK}(pair, *thresholds): a regression gate; written as @gate(pair, not_worse(...), better(...)).",
     f"{_PAIRS_MARK}(*pairs): measures pairs without judging them; written as @measured(pair).",
@@ -42,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Freeze the options and name the marks."""
-    config.stash[_OPTIONS_KEY] = read_options(config)
+    config.stash[OPTIONS_KEY] = read_options(config)
     for mark in _MARKS:
         config.addinivalue_line("markers", mark)
 
@@ -52,7 +49,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.definition.get_closest_marker(_GATE_MARK) is not None:
         from pytest_specgate.session import parametrize  # noqa: PLC0415  - only gates pay for it
 
-        parametrize(metafunc, rounds=metafunc.config.stash[_OPTIONS_KEY].rounds)
+        parametrize(metafunc, rounds=metafunc.config.stash[OPTIONS_KEY].rounds)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -71,11 +68,8 @@ def pytest_make_collect_report(
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Plan the windows of the collected gates."""
-    gated = any(item.get_closest_marker(name) for item in session.items for name in (_GATE_MARK, _PAIRS_MARK))
-    served = any("vllm_server" in getattr(item, "fixturenames", ()) for item in session.items)
-    if gated or served:
-        gates = _start_session(session.config)
-        gates.plan(session.items, check=not session.config.getoption("collectonly"))
+    if any(item.get_closest_marker(name) for item in session.items for name in (_GATE_MARK, _PAIRS_MARK)):
+        session_of(session.config).plan(session.items, check=not session.config.getoption("collectonly"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -83,7 +77,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Measure, run the body, and judge: whatever the body does, a threshold is judged."""
     if item.get_closest_marker(_GATE_MARK) is None:
         return (yield)
-    gates = item.config.stash[SESSION_KEY]
+    gates = session_of(item.config)
     gates.prepare(item)
     result = yield
     gates.enforce(item)
@@ -116,14 +110,3 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     gates = config.stash.get(SESSION_KEY, None)
     if gates is not None:
         gates.close()
-
-
-def _start_session(config: pytest.Config) -> GateSession:
-    from pytest_specgate.session import GateSession  # noqa: PLC0415  - only gates pay for it
-    from pytest_specgate.translate import teller  # noqa: PLC0415
-
-    options = config.stash[_OPTIONS_KEY]
-    workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    gates = GateSession(options, LocalWiring(options), workers=workers, say=teller(config))
-    config.stash[SESSION_KEY] = gates
-    return gates

@@ -207,19 +207,27 @@ def parametrize(metafunc: pytest.Metafunc, *, rounds: int | None) -> None:
     """Turn each threshold of a gate into one parameter of its test function.
 
     Raises:
-        UsageError: the gate can never give a verdict, or the function is decorated twice.
+        UsageError: the gate can never give a verdict, is decorated twice, or asks for a second server.
     """
-    marks = list(metafunc.definition.iter_markers(GATE_MARK))
-    if len(marks) > 1:
-        raise UsageError(f"{metafunc.definition.name} has {len(marks)} @gate decorators; write one gate a function")
-    if "vllm_server" in metafunc.fixturenames:
-        raise UsageError(
-            f"{metafunc.definition.name} is a gate and asks for vllm_server: two servers would run at once"
-        )
-    gate = _gate(marks[0], gate_id=metafunc.definition.name, rounds=rounds)
-    gate.check()
+    function = metafunc.definition
+    try:
+        gate = _declared_gate(metafunc, rounds=rounds)
+    except UsageError as error:
+        file, line, name = function.location
+        raise UsageError(f"{file}:{(line or 0) + 1}: {name}: {error}") from None
     ids = [threshold.id for threshold in gate.thresholds]
     metafunc.parametrize(THRESHOLD_FIXTURE, gate.thresholds, ids=ids, indirect=True)
+
+
+def _declared_gate(metafunc: pytest.Metafunc, *, rounds: int | None) -> Gate:
+    marks = list(metafunc.definition.iter_markers(GATE_MARK))
+    if len(marks) > 1:
+        raise UsageError(f"{len(marks)} @gate decorators; write one gate a function")
+    if "vllm_server" in metafunc.fixturenames:
+        raise UsageError("a gate cannot ask for vllm_server, because two servers would run at once")
+    gate = _gate(marks[0], gate_id=metafunc.definition.name, rounds=rounds)
+    gate.check()
+    return gate
 
 
 def _gate(mark: pytest.Mark, *, gate_id: str, rounds: int | None) -> Gate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -48,9 +49,13 @@ def probe(python: Path) -> dict[str, JsonValue]:
     Raises:
         UsageError: there is no such interpreter, or it does not work.
     """
-    command = [str(python), "-P", "-c", _PROBE]
+    command = [str(python), "-c", _PROBE]
+    # Away from the working directory: a checkout of vLLM there would pass for an installed one.
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_LIMIT_S, check=True)
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PROBE_LIMIT_S, check=True, cwd="/", env=environment
+        )
         facts: dict[str, JsonValue] = json.loads(answer.stdout)
     except FileNotFoundError:
         raise UsageError(f"engine python {python} does not exist: set --specgate-engine-python") from None

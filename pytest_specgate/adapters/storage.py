@@ -25,6 +25,7 @@ def write_atomically(path: Path, text: str) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            os.fchmod(handle, 0o666 & ~_umask())
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -32,6 +33,13 @@ def write_atomically(path: Path, text: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _umask() -> int:
+    """Return the permissions that new files lack; a temporary file starts with fewer than a user expects."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def window_name(created_at: str, profile: RequestProfile) -> str:

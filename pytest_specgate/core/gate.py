@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import Field, field_validator
 
 from pytest_specgate.core import identity, statistics, validity
-from pytest_specgate.core.arms import ArmPair
+from pytest_specgate.core.arms import Arm, ArmPair
 from pytest_specgate.core.declared import declaration
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.metrics import Measured, measure, metric
+from pytest_specgate.core.metrics import Measured, bunched_sends, measure, metric
 from pytest_specgate.core.profile import check_point
 from pytest_specgate.core.records import Failure
 from pytest_specgate.core.verdict import Outcome, Verdict, change_words
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
 OPEN: Final = "open"
 """Reason code of a threshold that the next look may decide."""
+
+_MARK: Final = {"not_worse": "margin", "better": "asked for"}
+_WHY: Final = {
+    ("PASS", "not_worse"): "the loss is bounded within the margin",
+    ("PASS", "better"): "the gain is bounded above what was asked for",
+    ("FAIL", "not_worse"): "the whole interval lies beyond the margin",
+    ("FAIL", "better"): "the whole interval falls short of what was asked for",
+}
 
 
 @declaration
@@ -151,16 +159,29 @@ class Gate:
             )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Rounds:
-    """Values of one metric at one point, round by round."""
+@dataclasses.dataclass(slots=True)
+class _Side:
+    """One arm of a threshold: its values and how bunched its sends were, round by round."""
 
-    reference: tuple[float, ...]
-    candidate: tuple[float, ...]
+    values: list[float] = dataclasses.field(default_factory=list)
+    bunching: list[float] = dataclasses.field(default_factory=list)
+
+    def bunched(self) -> float | None:
+        return math.fsum(self.bunching) / len(self.bunching) if self.bunching else None
+
+
+@dataclasses.dataclass(slots=True)
+class _Rounds:
+    """What a threshold is judged by."""
+
+    reference: _Side = dataclasses.field(default_factory=_Side)
+    candidate: _Side = dataclasses.field(default_factory=_Side)
+    candidate_first: list[bool] = dataclasses.field(default_factory=list)
 
     def ratios(self, *, higher_is_better: bool) -> tuple[float, ...]:
         sign = 1 if higher_is_better else -1
-        return tuple(sign * math.log(c / r) for r, c in zip(self.reference, self.candidate, strict=True))
+        pairs = zip(self.reference.values, self.candidate.values, strict=True)
+        return tuple(sign * math.log(candidate / reference) for reference, candidate in pairs)
 
 
 def judge(gate: Gate, record: WindowRecord, *, final: bool = True) -> tuple[Verdict, ...]:
@@ -171,8 +192,7 @@ def judge(gate: Gate, record: WindowRecord, *, final: bool = True) -> tuple[Verd
         record: the measurements.
         final: whether the window has stopped; until then a threshold that the next look may decide is `OPEN`.
     """
-    boots = [boot for arm in gate.pair.arms for boot in record.boots_of(arm.name)]
-    failure = _pair_problem(gate, record, boots)
+    failure = _pair_problem(gate, record)
     verdicts = tuple(
         _invalid(gate, threshold, failure) if failure else _judge_one(gate, threshold, record)
         for threshold in gate.thresholds
@@ -186,16 +206,27 @@ def needs_more_rounds(verdicts: Sequence[Verdict]) -> bool:
     return not decided and any(verdict.reason == OPEN for verdict in verdicts)
 
 
-def _pair_problem(gate: Gate, record: WindowRecord, boots: Sequence[BootRecord]) -> Failure | None:
+def paired_boots(pair: ArmPair, record: WindowRecord) -> tuple[tuple[BootRecord, BootRecord], ...]:
+    """Return the boots that a pair is judged by: reference and candidate, round by round."""
+    return record.paired_boots(pair.reference.name, pair.candidate.name)
+
+
+def identity_of(pair: ArmPair, record: WindowRecord) -> identity.IdentityReport:
+    """Compare the request profiles of all boots that a pair is judged by."""
+    return identity.compare([boot for both in paired_boots(pair, record) for boot in both])
+
+
+def _pair_problem(gate: Gate, record: WindowRecord) -> Failure | None:
     """Return why no threshold of the pair may be judged, `None` if they may."""
-    arms = {arm.name: arm for arm in gate.pair.arms}
-    for boot in sorted(boots, key=lambda boot: (boot.round, boot.position)):
-        problem = validity.boot_problem(arms[boot.arm], boot, record.profile)
-        if problem is not None:
-            return problem
-    if not boots or len({len(record.boots_of(arm)) for arm in arms}) > 1:
+    rounds = paired_boots(gate.pair, record)
+    for both in rounds:
+        for arm, boot in zip(gate.pair.arms, both, strict=True):
+            problem = validity.boot_problem(arm, boot, record.profile)
+            if problem is not None:
+                return problem
+    if not rounds:
         return Failure(reason="not-measured", message=f"the window ended before both arms of {gate.pair.title} ran")
-    report = identity.compare(boots)
+    report = identity_of(gate.pair, record)
     if not report.identical:
         return Failure(reason="profile-mismatch", message=report.sentence, detail=_fields(report))
     return None
@@ -211,21 +242,32 @@ def _fields(report: identity.IdentityReport) -> str:
 
 def _judge_one(gate: Gate, threshold: Threshold, record: WindowRecord) -> Verdict:
     """Judge a threshold whose boots are all usable."""
-    values: dict[str, list[float]] = {}
-    for arm in gate.pair.arms:
-        values[arm.name] = []
-        for boot in record.boots_of(arm.name):
-            point = boot.point(threshold.at)
-            assert point is not None, "boot_problem() refuses boots without the point"
-            problem = validity.point_problem(arm, point, record.profile)
+    rounds = _Rounds()
+    for reference, candidate in paired_boots(gate.pair, record):
+        for arm, boot, side in zip(
+            gate.pair.arms, (reference, candidate), (rounds.reference, rounds.candidate), strict=True
+        ):
+            problem = _take(side, arm, boot, threshold=threshold, record=record)
             if problem is not None:
                 return _invalid(gate, threshold, problem)
-            measured = measure(threshold.metric, point)
-            if measured.value is None or measured.value <= 0:
-                return _invalid(gate, threshold, _missing(threshold, arm_name=arm.name, measured=measured))
-            values[arm.name].append(measured.value)
-    reference, candidate = (tuple(values[arm.name]) for arm in gate.pair.arms)
-    return _from_look(gate, threshold, _Rounds(reference, candidate))
+        rounds.candidate_first.append(candidate.position < reference.position)
+    return _from_look(gate, threshold, rounds)
+
+
+def _take(side: _Side, arm: Arm, boot: BootRecord, *, threshold: Threshold, record: WindowRecord) -> Failure | None:
+    """Add the value of one boot to its side, or return why there is none."""
+    point = boot.point(threshold.at)
+    assert point is not None, "boot_problem() refuses boots without the point"
+    problem = validity.point_problem(arm, point, record.profile)
+    if problem is not None:
+        return problem
+    measured = measure(threshold.metric, point)
+    if measured.value is None or measured.value <= 0:
+        return _missing(threshold, arm_name=arm.name, measured=measured)
+    side.values.append(measured.value)
+    if (share := bunched_sends(point)) is not None:
+        side.bunching.append(share)
+    return None
 
 
 def _missing(threshold: Threshold, *, arm_name: str, measured: Measured) -> Failure:
@@ -237,7 +279,9 @@ def _from_look(gate: Gate, threshold: Threshold, rounds: _Rounds) -> Verdict:
     higher = metric(threshold.metric).higher_is_better
     plan = gate.plan(threshold)
     ratios = rounds.ratios(higher_is_better=higher)
-    look = statistics.look(ratios, delta=threshold.delta, noise=threshold.noise, plan=plan)
+    look = statistics.look(
+        ratios, delta=threshold.delta, noise=threshold.noise, plan=plan, candidate_first=rounds.candidate_first
+    )
     outcome = Outcome.INCONCLUSIVE if look.decision == "CONTINUE" else Outcome(look.decision)
     change = statistics.raw_change(look.mean, higher_is_better=higher)
     low, high = _interval(look, higher_is_better=higher)
@@ -246,8 +290,8 @@ def _from_look(gate: Gate, threshold: Threshold, rounds: _Rounds) -> Verdict:
         outcome=outcome,
         reason=_reason(look),
         summary=_summary(threshold, outcome, change=change, interval=(low, high), look=look),
-        reference=_geometric_mean(rounds.reference),
-        candidate=_geometric_mean(rounds.candidate),
+        reference=_geometric_mean(rounds.reference.values),
+        candidate=_geometric_mean(rounds.candidate.values),
         ratios=ratios,
         change=change,
         change_low=low,
@@ -259,7 +303,7 @@ def _from_look(gate: Gate, threshold: Threshold, rounds: _Rounds) -> Verdict:
         f_ratio=look.f_ratio,
         looks=len(plan.looks),
         order_effect=look.order_effect,
-        flags=tuple(_flags(threshold, change=change, look=look)),
+        flags=tuple(_flags(threshold, change=change, look=look, rounds=rounds)),
     )
 
 
@@ -310,10 +354,10 @@ def _summary(
     row = metric(threshold.metric)
     low, high = interval
     span = "" if low is None or high is None else f", interval {100 * low:+.1f} to {100 * high:+.1f} %"
-    kind = "margin" if threshold.kind == "not_worse" else "asked for"
     changed = change_words(change, metric_name=row.name)
-    limit = f"{kind} {100 * threshold.limit:+.3g} %"
-    return f"{outcome}: {row.label} at c={threshold.at} {changed}{span}, {limit}: {look.reason}"
+    limit = f"{_MARK[threshold.kind]} {100 * threshold.limit:+.3g} %"
+    why = _WHY.get((look.decision, threshold.kind), look.reason)
+    return f"{outcome}: {row.label} at c={threshold.at} {changed}{span}, {limit}: {why}"
 
 
 def _noise_words(threshold: Threshold, look: Look) -> str:
@@ -323,11 +367,18 @@ def _noise_words(threshold: Threshold, look: Look) -> str:
     return f"{words}; floor {100 * threshold.floor.fraction:g} % ({threshold.floor.source})"
 
 
-def _flags(threshold: Threshold, *, change: float, look: Look) -> Iterator[str]:
+def _flags(threshold: Threshold, *, change: float, look: Look, rounds: _Rounds) -> Iterator[str]:
+    """Say what a reader should know besides; nothing here changes an outcome."""
     yield from look.flags
     gain = change if metric(threshold.metric).higher_is_better else 1 / (1 + change) - 1
     if threshold.kind == "not_worse" and gain > 0.10:
         yield "more than 10 % better on a claim of 'not worse': check that both arms did the same work"
+    reference, candidate = rounds.reference.bunched(), rounds.candidate.bunched()
+    if threshold.metric.startswith("ttft") and reference is not None and candidate is not None:
+        yield (
+            f"sends after the first wave that came in bunches: reference {100 * reference:.0f} %, candidate "
+            f"{100 * candidate:.0f} %; where these differ, TTFT compares the rhythms of the arms and not only prefill"
+        )
 
 
 def _geometric_mean(values: Sequence[float]) -> float:

@@ -6,6 +6,7 @@ A value that could not be measured is `None` with a reason, never 0.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -101,6 +102,25 @@ def decode_rate(request: RequestRecord) -> float | None:
 def e2e(request: RequestRecord) -> float | None:
     """Request sent to last token event, in seconds."""
     return request.last_token_s
+
+
+BUNCH_S: Final = 0.010
+"""Sends closer together than this reach the scheduler as one batch."""
+
+
+def bunched_sends(point: PointRecord) -> float | None:
+    """Return the share of sends, after the first wave, that come within `BUNCH_S` of another one.
+
+    In a closed loop with equal output lengths an arm that advances in lockstep ends, and so sends, in bunches, which
+    are then prefilled as one batch; an arm that speculates sends one by one. Their TTFT compares these rhythms as much
+    as it compares prefill. `None` for a single worker, or when there is no second wave.
+    """
+    sends = sorted(request.sent_s for request in point.requests)[point.concurrency :]
+    if point.concurrency < 2 or len(sends) < 2:
+        return None
+    gaps = [later - earlier for earlier, later in itertools.pairwise(sends)]
+    near = [min(before, after) < BUNCH_S for before, after in zip([math.inf, *gaps], [*gaps, math.inf], strict=True)]
+    return sum(near) / len(near)
 
 
 def _percentile(quantity: Callable[[RequestRecord], float | None], q: float) -> Callable[[PointRecord], float]:

@@ -159,6 +159,8 @@ def declared_fields(profile: RequestProfile) -> ProfileFields:
         **{f"requests.c{at}": count for at, count in profile.requests.items()},
         "warmup_requests": profile.warmup_requests,
         "arrival": "closed loop",
+        "arrival_rate_per_s": None,
+        "arrival_burstiness": None,
         "order_seed": profile.order_seed,
         "input_tokens": profile.input_tokens,
         "output_tokens": profile.output_tokens,

@@ -197,6 +197,15 @@ class WindowRecord(Stored):
         """Return the boots of one arm, by round."""
         return tuple(sorted((boot for boot in self.boots if boot.arm == arm), key=lambda boot: boot.round))
 
+    def paired_boots(self, reference: str, candidate: str) -> tuple[tuple[BootRecord, BootRecord], ...]:
+        """Return the boots of two arms, round by round, for the rounds in which both were booted.
+
+        An arm that two pairs share may have been booted more often than its partner: a decided pair boots no more.
+        """
+        left = {boot.round: boot for boot in self.boots_of(reference)}
+        right = {boot.round: boot for boot in self.boots_of(candidate)}
+        return tuple((left[number], right[number]) for number in sorted(left.keys() & right.keys()))
+
 
 def redacted(value: JsonValue, *, name: str = "") -> JsonValue:
     """Return a value without secrets: those whose name gives them away, and those recognised by their form."""

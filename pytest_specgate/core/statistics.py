@@ -161,14 +161,22 @@ class Look:
     flags: tuple[str, ...] = ()
 
 
-def look(ratios: Sequence[float], *, delta: float, noise: Noise, plan: Plan) -> Look:
+def look(
+    ratios: Sequence[float],
+    *,
+    delta: float,
+    noise: Noise,
+    plan: Plan,
+    candidate_first: Sequence[bool] | None = None,
+) -> Look:
     """Judge the rounds so far.
 
     Args:
-        ratios: signed log ratios, round by round; odd rounds booted the reference first, even ones the candidate.
+        ratios: signed log ratios, round by round.
         delta: margin in log units; negative when a gain is asked for.
         noise: calibrated or declared noise.
         plan: the looks of this threshold.
+        candidate_first: whether a round booted the candidate first; `None` means every second one, as planned.
     """
     n = len(ratios)
     mean = math.fsum(ratios) / n
@@ -177,7 +185,8 @@ def look(ratios: Sequence[float], *, delta: float, noise: Noise, plan: Plan) -> 
     following = next((rounds for rounds in plan.looks if rounds >= n), plan.rounds)
     if n not in plan.looks:
         return Look("CONTINUE", f"next look at {following} rounds", mean)
-    spread, order_effect, flags = _spread(ratios, mean=mean, noise=noise)
+    order = [i % 2 == 1 for i in range(n)] if candidate_first is None else candidate_first
+    spread, order_effect, flags = _spread(ratios, order, mean=mean, noise=noise)
     variance = max(spread.variance, SIGMA_MIN**2)
     lower = mean - _t(plan.pass_tail, spread.df) * math.sqrt(variance / n)
     upper = mean + _t(plan.fail_tail, spread.df) * math.sqrt(variance / n)
@@ -213,13 +222,16 @@ def _decide(  # noqa: PLR0913  - the rule reads these seven numbers
     return "CONTINUE", "next look"
 
 
-def _spread(ratios: Sequence[float], *, mean: float, noise: Noise) -> tuple[Spread, float | None, tuple[str, ...]]:
+def _spread(
+    ratios: Sequence[float], order: Sequence[bool], *, mean: float, noise: Noise
+) -> tuple[Spread, float | None, tuple[str, ...]]:
     """Return the variance to use, the order effect if one was found, and flags."""
     n = len(ratios)
     squares = math.fsum((x - mean) ** 2 for x in ratios)
     spread = choose(squares, n - 1, noise)
-    reference_first, candidate_first = ratios[0::2], ratios[1::2]
-    if len(candidate_first) < 2:
+    candidate_first = [ratio for ratio, first in zip(ratios, order, strict=True) if first]
+    reference_first = [ratio for ratio, first in zip(ratios, order, strict=True) if not first]
+    if min(len(reference_first), len(candidate_first)) < 2:
         return spread, None, ()
     gap = _mean(reference_first) - _mean(candidate_first)
     within = max(0.0, squares - len(reference_first) * len(candidate_first) / n * gap**2)

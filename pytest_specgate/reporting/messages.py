@@ -6,7 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from pytest_specgate.core import identity
-from pytest_specgate.core.metrics import metric
+from pytest_specgate.core.gate import identity_of
+from pytest_specgate.core.metrics import bunched_sends, metric
 from pytest_specgate.core.statistics import raw_change
 from pytest_specgate.core.verdict import Outcome
 from pytest_specgate.reporting.figures import percent, unit_text, value_text
@@ -41,7 +42,7 @@ def failure_text(verdict: Verdict, *, gate: Gate, record: WindowRecord, record_p
     first = verdict.summary if verdict.outcome != Outcome.INVALID else f"INVALID ({verdict.reason}): {verdict.summary}"
     lines = [first, *_indented(_evidence(verdict, gate, record))]
     lines += _indented(_flag_lines(verdict))
-    lines += _indented(_next_steps(gate, record, record_path=record_path, node_id=node_id))
+    lines += _indented(_next_steps(verdict, gate, record, record_path=record_path, node_id=node_id))
     return "\n".join(lines)
 
 
@@ -70,22 +71,21 @@ def _flag_lines(verdict: Verdict) -> list[str]:
     return [f"note: {flag}" for flag in verdict.flags]
 
 
-def _next_steps(gate: Gate, record: WindowRecord, *, record_path: str, node_id: str) -> Iterator[str]:
+def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_path: str, node_id: str) -> Iterator[str]:
     for arm in gate.pair.arms:
         boots = [boot for boot in record.boots_of(arm.name) if boot.command]
         if boots:
             yield f"server of {arm.name}: {boots[-1].command}"
     yield f"record: {record_path}"
-    yield f"run again: pytest '{node_id}'"
+    again = f"pytest '{node_id}'"
+    if verdict.outcome == Outcome.INCONCLUSIVE:
+        yield f"more rounds narrow the interval: {again} --specgate-rounds={max(4, 2 * verdict.rounds_planned)}"
+    else:
+        yield f"run again: {again}"
 
 
 def _indented(lines: Iterator[str] | Sequence[str]) -> list[str]:
     return [f"    {line}" for line in lines]
-
-
-def identity_of(pair: ArmPair, record: WindowRecord) -> identity.IdentityReport:
-    """Compare the request profiles of all boots of a pair."""
-    return identity.compare([boot for arm in pair.arms for boot in record.boots_of(arm.name)])
 
 
 def window_lines(
@@ -165,12 +165,33 @@ def _window_foot(record: WindowRecord, record_path: str) -> Iterator[str]:
             f"CPU used by other processes while measuring: {min(shares):.2f} to {max(shares):.2f} "
             f"of {record.host.get('cpus')} CPUs"
         )
+    yield from _rhythm(record)
     yield NO_ACCURACY_CHECK
     yield f"record: {record_path}"
 
 
+def _rhythm(record: WindowRecord) -> Iterator[str]:
+    """Say how bunched the sends were, since TTFT in a closed loop follows from it."""
+    texts = []
+    for at in record.profile.points:
+        points = {arm.name: [boot.point(at) for boot in record.boots_of(arm.name)] for arm in record.arms}
+        shares = {
+            arm: [share for point in found if point is not None and (share := bunched_sends(point)) is not None]
+            for arm, found in points.items()
+        }
+        known = [f"{arm} {100 * sum(found) / len(found):.0f} %" for arm, found in shares.items() if found]
+        if known:
+            texts.append(f"c={at} {', '.join(known)}")
+    if texts:
+        yield f"sends in bunches after the first wave ({'; '.join(texts)}): where arms differ, so does their TTFT"
+
+
 def outcome_line(verdicts: Sequence[Verdict]) -> str:
-    """Count the outcomes of a session: ``5 thresholds judged: 4 PASS, 1 INCONCLUSIVE``."""
-    counts = {word: sum(verdict.outcome == word for verdict in verdicts) for word in Outcome}
-    listed = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    return f"{len(verdicts)} thresholds judged: {listed}"
+    """Count the outcomes of a session: ``5 thresholds judged: 3 PASS, 2 FAIL (1 of them expected)``."""
+    texts = []
+    for word in Outcome:
+        found = [verdict for verdict in verdicts if verdict.outcome == word]
+        expected = sum(verdict.expected and verdict.accepted for verdict in found)
+        if found:
+            texts.append(f"{len(found)} {word}{f' ({expected} of them expected)' if expected else ''}")
+    return f"{len(verdicts)} threshold{'s'[: len(verdicts) != 1]} judged: {', '.join(texts)}"

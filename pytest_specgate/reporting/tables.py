@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tabulate import tabulate
 
 from pytest_specgate.core import statistics, validity
+from pytest_specgate.core.gate import paired_boots
 from pytest_specgate.core.metrics import HEADLINE, measure, metric
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.figures import number, percent, span, unit_text, value_text
@@ -43,13 +44,14 @@ def _point_rows(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict]
         yield [f"{at}", f"not judged: {problem}", "-", "-", "-", "-", "-", Outcome.INVALID]
         return
     gated = [verdict.metric for verdict in here]
-    for name in dict.fromkeys((*HEADLINE, *gated)):
-        yield _row(pair, record, [verdict for verdict in here if verdict.metric == name], name=name, at=at)
+    for place, name in enumerate(dict.fromkeys((*HEADLINE, *gated))):
+        label = f"{at}" if place == 0 else ""
+        yield [label, *_row(pair, record, [verdict for verdict in here if verdict.metric == name], name=name, at=at)]
 
 
 def _first_problem(pair: ArmPair, record: WindowRecord, *, at: int) -> str | None:
-    for arm in pair.arms:
-        for boot in record.boots_of(arm.name):
+    for both in paired_boots(pair, record):
+        for arm, boot in zip(pair.arms, both, strict=True):
             point = boot.point(at)
             found = validity.point_problem(arm, point, record.profile) if point else None
             if point is None or found:
@@ -75,7 +77,7 @@ class _Change:
 
 def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, name: str, at: int) -> list[str]:
     row = metric(name)
-    head = [f"{at}", f"{row.label} [{unit_text(row)}]"]
+    head = [f"{row.label} [{unit_text(row)}]"]
     tail = [_intervals(verdicts), ", ".join(_outcome(verdict) for verdict in verdicts) or "-"]
     change = _change(pair, record, row, at=at)
     if change is None:
@@ -85,15 +87,16 @@ def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, na
 
 
 def _change(pair: ArmPair, record: WindowRecord, row: Metric, *, at: int) -> _Change | None:
-    """Return the values of both arms; `None` when one is missing or one arm has fewer rounds."""
-    sides: list[list[float]] = []
-    for arm in pair.arms:
-        points = [boot.point(at) for boot in record.boots_of(arm.name)]
-        values = [measure(row.name, point).value for point in points if point is not None]
-        sides.append([value for value in values if value is not None and value > 0])
-    reference, candidate = sides
-    complete = len(reference) == len(candidate) == len(record.boots_of(pair.reference.name))
-    return _Change(reference, candidate) if complete and reference else None
+    """Return the values of both arms; `None` when one is missing."""
+    sides: tuple[list[float], list[float]] = ([], [])
+    for both in paired_boots(pair, record):
+        for side, boot in zip(sides, both, strict=True):
+            point = boot.point(at)
+            value = measure(row.name, point).value if point is not None else None
+            if value is None or value <= 0:
+                return None
+            side.append(value)
+    return _Change(*sides) if sides[0] else None
 
 
 def _rounds(changes: Sequence[float]) -> str:

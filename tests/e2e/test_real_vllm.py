@@ -1,0 +1,192 @@
+"""The whole path on real vLLM and a real model: needs the `cpu` extra and ``specgate prepare-model``."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from pytest_specgate.adapters.storage import load_record
+from pytest_specgate.core import counters, validity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_specgate import WindowRecord
+
+pytestmark = pytest.mark.real_vllm
+
+GATES = """
+from pytest_specgate import EMBEDDED_MODEL, Arm, ArmPair, RequestProfile, better, gate, noise_floor, not_worse
+
+OFF = Arm(
+    "off",
+    model=EMBEDDED_MODEL,
+    args={"max_model_len": 1024, "enforce_eager": True, "enable_prefix_caching": False},
+    env={"VLLM_CPU_KVCACHE_SPACE": "1", "SPECGATE_TEST_MARK": "MARK"},
+)
+K4 = OFF.vary(
+    "k4",
+    args={"speculative_config": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}},
+)
+LOAD = RequestProfile(prompts="code", input_tokens=96, output_tokens=24, requests={1: 10, 8: 16}, warmup_requests=2)
+PAIR = ArmPair(reference=OFF, candidate=K4, varies="args.speculative_config", profile=LOAD, rounds=2)
+FLOOR = noise_floor("30%", source="a busy two-core host")
+
+
+@gate(
+    PAIR,
+    not_worse("output_throughput", at=1, margin="90%", noise=FLOOR),
+    not_worse("output_throughput", at=8, margin="90%", noise=FLOOR),
+)
+def test_gate():
+    pass
+"""
+
+BROKEN = """
+from pytest_specgate import EMBEDDED_MODEL, Arm
+
+BROKEN = Arm("broken", model=EMBEDDED_MODEL, args={"max_model_len": 1024, "no_such_flag_exists": 7})
+
+
+def test_start(vllm_server):
+    vllm_server(BROKEN)
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One pytest run in a folder of its own."""
+
+    folder: Path
+    exit_code: int
+    output: str
+
+    @property
+    def record(self) -> WindowRecord:
+        """The only record of the run."""
+        [path] = self.folder.glob("specgate-results/*/record.json")
+        return load_record(path)
+
+
+def run_pytest(folder: Path, text: str, *args: str) -> Run:
+    """Run pytest on one gate file."""
+    (folder / "test_gates.py").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", "test_gates.py", *args]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1200, check=False)
+    sys.stdout.write(done.stdout + done.stderr)
+    return Run(folder, done.returncode, done.stdout + done.stderr)
+
+
+def marked_processes(mark: str) -> Sequence[int]:
+    """Return the living processes whose environment carries a mark."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("SPECGATE_TEST_MARK") == mark:
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def mark() -> str:
+    """A value that only servers of this module carry in their environment."""
+    return f"e2e-{os.getpid()}"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Run:
+    """Two arms measured and judged, two rounds."""
+    return run_pytest(tmp_path_factory.mktemp("gate"), GATES.replace("MARK", mark), "--junitxml=junit.xml")
+
+
+def test_both_thresholds_are_judged(run: Run) -> None:
+    """Real vLLM gives verdicts, never INVALID; with a margin of 90 % none can be FAIL."""
+    verdicts = [(verdict["threshold"], verdict["outcome"]) for verdict in run.record.verdicts]
+
+    assert [threshold for threshold, _ in verdicts] == [
+        "c1-output_throughput-not_worse",
+        "c8-output_throughput-not_worse",
+    ]
+    assert {outcome for _, outcome in verdicts} <= {"PASS", "INCONCLUSIVE"}, run.output
+    assert run.exit_code == (0 if all(outcome == "PASS" for _, outcome in verdicts) else 1)
+
+
+def test_identity_stands_before_figures(run: Run) -> None:
+    """The profiles of the real servers agree in every field, and the report says so before its table."""
+    identity = run.output.index("fields identical")
+
+    assert identity < run.output.index("tokens/s")
+    assert "0 of" not in run.output[identity - 40 : identity]
+
+
+def test_arms_are_booted_in_reversed_rounds(run: Run) -> None:
+    """Each arm boots once a round, and the second round reverses the order."""
+    boots = [(boot.round, boot.arm, boot.failure) for boot in run.record.boots]
+
+    assert boots == [(1, "off", None), (1, "k4", None), (2, "k4", None), (2, "off", None)]
+
+
+def test_arms_run_as_declared(run: Run) -> None:
+    """The resolved configuration and the counters of the real servers tell the arms apart."""
+    horizons = {}
+    for boot in run.record.boots:
+        resolved = boot.resolved["speculative_config"]
+        horizons[boot.arm] = resolved["num_speculative_tokens"] if isinstance(resolved, dict) else None
+    positions = {boot.arm: len(boot.points[0].after.speculation) for boot in run.record.boots}
+
+    assert horizons == {"off": None, "k4": 4}
+    assert positions == {"off": 0, "k4": 4}
+
+
+def test_server_and_client_count_the_same(run: Run) -> None:
+    """Tokens of the counters equal those of the answers at every point, and every prompt has its exact length."""
+    arms = {arm.name: arm for arm in run.record.arms}
+    for boot in run.record.boots:
+        for point in boot.points:
+            ours = sum(request.output_tokens or 0 for request in point.requests)
+
+            assert validity.point_problem(arms[boot.arm], point, run.record.profile) is None
+            assert point.counters.total(counters.GENERATION_TOKENS) == ours
+            assert {request.prompt_tokens for request in point.requests} == {96}
+            # Each decode step of a sequence is one chunk: the identity that tokens per step rests on.
+            chunks = sum(request.token_events for request in point.requests)
+            assert point.counters.decode_steps() + len(point.requests) == chunks
+
+
+def test_junit_carries_the_figures(run: Run) -> None:
+    """Every threshold is a test case with its figures as properties."""
+    cases = ET.parse(run.folder / "junit.xml").iter("testcase")
+    names = {
+        str(case.get("name")): {str(entry.get("name")): entry.get("value") for entry in case.iter("property")}
+        for case in cases
+    }
+
+    assert set(names) == {"test_gate[c1-output_throughput-not_worse]", "test_gate[c8-output_throughput-not_worse]"}
+    for properties in names.values():
+        assert float(str(properties["specgate_reference_tokens_per_s"])) > 0
+        assert float(str(properties["specgate_candidate_tokens_per_s"])) > 0
+
+
+def test_no_process_is_left(run: Run, mark: str) -> None:
+    """Engine cores and workers end with their servers."""
+    assert run.record.finished
+    assert marked_processes(mark) == []
+
+
+def test_dead_server_is_named(tmp_path: Path) -> None:
+    """A server that refuses its arguments is reported with its exit code and its own message."""
+    run = run_pytest(tmp_path, BROKEN)
+
+    assert run.exit_code == 1
+    assert "left while starting, with exit code 2" in run.output
+    assert "no-such-flag-exists" in run.output
