@@ -11,7 +11,8 @@ import pytest
 from pytest_specgate.api import GATE_MARK, PAIRS_MARK, THRESHOLD_FIXTURE
 from pytest_specgate.core.arms import ArmPair, arms_of
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.gate import Gate, judge
+from pytest_specgate.core.gate import Gate
+from pytest_specgate.core.judge import judge
 from pytest_specgate.reporting.messages import Judged, failure_text, outcome_line, window_lines
 from pytest_specgate.reporting.properties import EXPECTED_PROPERTY, properties
 from pytest_specgate.translate import one_sentence

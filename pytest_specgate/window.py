@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from pytest_specgate.core import gate as gates
 from pytest_specgate.core.arms import arms_of, boot_order
 from pytest_specgate.core.corpus import build_prompts
 from pytest_specgate.core.errors import ScrapeError, ServerDiedError, ServerError, UsageError
 from pytest_specgate.core.identity import observed_fields
+from pytest_specgate.core.judge import judge, needs_more_rounds
 from pytest_specgate.core.metrics import DEFINITION_VERSION
 from pytest_specgate.core.profile import declared_fields, sha256_of, sha256_of_text
 from pytest_specgate.core.records import BootRecord, Failure, PairRecord, PointRecord, WindowRecord, redacted_arm
@@ -68,11 +68,10 @@ class WindowPlan:
     def _open(self, pair: ArmPair, record: WindowRecord) -> bool:
         if not record.boots:
             return True
-        if any(boot.failure for arm in pair.arms for boot in record.boots_of(arm.name)):
+        if any(boot.failure for boots in record.boots_for(pair) for boot in boots):
             return False
         own = [gate for gate in self.gates if gate.pair == pair]
-        verdicts = [gates.judge(gate, record, final=False) for gate in own]
-        return not own or any(gates.needs_more_rounds(of_gate) for of_gate in verdicts)
+        return not own or any(needs_more_rounds(judge(gate, record, final=False)) for gate in own)
 
 
 def measure(plan: WindowPlan, ports: Ports) -> WindowRecord:
@@ -110,9 +109,10 @@ class _Window:
                 break
             for position, arm in enumerate(boot_order(arms_of(pairs), number)):
                 self._say(f"round {number} of {self._plan.rounds}: {arm.name}: starting its server")
-                boot = self._boot(arm, number=number, position=position)
+                titles = tuple(pair.title for pair in pairs if arm in pair.arms)
+                boot = self._boot(arm, number=number, position=position, pairs=titles)
                 self._keep(boots=(*self._record.boots, boot))
-        verdicts = [verdict for gate in self._plan.gates for verdict in gates.judge(gate, self._record)]
+        verdicts = [verdict for gate in self._plan.gates for verdict in judge(gate, self._record)]
         self._keep(finished=True, verdicts=tuple(verdict.model_dump(mode="json") for verdict in verdicts))
         return self._record
 
@@ -123,7 +123,7 @@ class _Window:
     def _say(self, line: str) -> None:
         self._ports.progress.say(line)
 
-    def _boot(self, arm: Arm, *, number: int, position: int) -> BootRecord:
+    def _boot(self, arm: Arm, *, number: int, position: int, pairs: tuple[str, ...]) -> BootRecord:
         boot = _Boot(self._ports, arm)
         started_at = self._ports.host.now()
         failure = boot.attempt(self._serve)
@@ -133,6 +133,7 @@ class _Window:
             arm=arm.name,
             round=number,
             position=position,
+            pairs=pairs,
             command=boot.command,
             started_at=started_at,
             boot_s=boot.boot_s,

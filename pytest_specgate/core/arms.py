@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from pytest_specgate.core.declared import declaration
+from pytest_specgate.core.declared import declaration, known_keywords
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.profile import RequestProfile
+from pytest_specgate.core.profile import RequestProfile, same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,6 +49,7 @@ class Arm:
             raise ValueError(f"{', '.join(sorted(taken))} is set by the gate itself")
         return {name: value for name, value in args.items() if value is not None}
 
+    @known_keywords
     def vary(
         self,
         name: str,
@@ -87,16 +88,26 @@ class Arm:
         return {
             "model": self.model,
             "engine": self.python,
-            **{f"args.{name}": value for name, value in self.args.items()},
-            **{f"env.{name}": value for name, value in self.env.items()},
+            **_leaves("args", self.args),
+            **_leaves("env", dict(self.env)),
         }
 
 
 def differing_paths(reference: Arm, candidate: Arm) -> tuple[str, ...]:
     """Return the dotted paths in which two arms differ, sorted."""
     left, right = reference.flat(), candidate.flat()
-    missing = object()
-    return tuple(sorted(path for path in {*left, *right} if left.get(path, missing) != right.get(path, missing)))
+    return tuple(sorted(path for path in {*left, *right} if not _agree(path, left, right)))
+
+
+def _agree(path: str, left: dict[str, JsonValue], right: dict[str, JsonValue]) -> bool:
+    return path in left and path in right and same(left[path], right[path])
+
+
+def _leaves(path: str, value: JsonValue) -> dict[str, JsonValue]:
+    """Flatten mappings to dotted paths; an empty mapping is a leaf of its own."""
+    if not isinstance(value, dict) or not value:
+        return {path: value}
+    return {leaf: found for name, item in value.items() for leaf, found in _leaves(f"{path}.{name}", item).items()}
 
 
 @declaration
@@ -116,6 +127,14 @@ class ArmPair:
     varies: str | tuple[str, ...] = Field(kw_only=True)
     profile: RequestProfile = Field(kw_only=True)
     rounds: int = Field(default=6, ge=1, le=40, kw_only=True)
+
+    @field_validator("varies", mode="before")
+    @classmethod
+    def _as_tuple(cls, varies: object) -> object:
+        names = list(varies) if isinstance(varies, list | tuple) else [varies]
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError(f"varies names dotted paths, as 'args.speculative_config', got {varies!r}")
+        return varies if isinstance(varies, str) else tuple(names)
 
     @field_validator("rounds")
     @classmethod
@@ -173,9 +192,10 @@ def arms_of(pairs: Sequence[ArmPair]) -> tuple[Arm, ...]:
     """
     arms: dict[str, Arm] = {}
     for arm in (arm for pair in pairs for arm in pair.arms):
-        if arms.setdefault(arm.name, arm) != arm:
-            paths = ", ".join(differing_paths(arms[arm.name], arm))
-            raise UsageError(f"two arms of one window are called {arm.name!r} but differ in {paths}; rename one")
+        paths = differing_paths(arms.setdefault(arm.name, arm), arm)
+        if paths:
+            text = ", ".join(paths)
+            raise UsageError(f"two arms of one window are called {arm.name!r} but differ in {text}; rename one")
     return tuple(arms.values())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     CountTokens: TypeAlias = Callable[[str], int]
 
 _TRIES = 8
+_LONGEST_TOKEN = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,28 +64,41 @@ def build_prompts(
     generator = np.random.Generator(np.random.PCG64(profile.order_seed))
     wanted: list[tuple[int | None, int]] = [(None, profile.warmup_requests), *profile.requests.items()]
     page = 0
+    seen: set[str] = set()
     parts: dict[int | None, tuple[bytes, ...]] = {}
     for part, count in wanted:
         bodies = []
         for _ in range(count):
             page += 1
-            prompt = _prompt(paragraphs, length=profile.input_tokens, page=page, draw=generator, count=count_tokens)
+            prompt = _prompt(
+                paragraphs, seen, length=profile.input_tokens, page=page, draw=generator, count=count_tokens
+            )
+            seen.add(prompt)
             bodies.append(encode_body(request_body(profile, model=model, prompt=prompt)))
         parts[part] = tuple(bodies)
     warmup = parts.pop(None)
     return PromptSet(source_sha256, warmup, {at: bodies for at, bodies in parts.items() if at is not None})
 
 
-def _prompt(paragraphs: Sequence[str], *, length: int, page: int, draw: np.random.Generator, count: CountTokens) -> str:
-    """Cut one prompt of exactly `length` tokens; the page number at its head makes it unique."""
+def _prompt(  # noqa: PLR0913  - one prompt is fixed by these
+    paragraphs: Sequence[str],
+    seen: set[str],
+    *,
+    length: int,
+    page: int,
+    draw: np.random.Generator,
+    count: CountTokens,
+) -> str:
+    """Cut one prompt of exactly `length` tokens; the page number at its head makes it unlike all others."""
     for _ in range(_TRIES):
         order = draw.permutation(len(paragraphs))
         text = _long_enough([f"Page {page}.", *(paragraphs[i] for i in order)], length=length, count=count)
         cut = cut_to(text, length=length, count=count)
-        if cut is not None:
+        if cut is not None and cut not in seen:
             return cut
     raise UsageError(
-        f"no prompt of exactly {length} tokens can be cut from the corpus: choose a larger input_tokens (page {page})"
+        f"input_tokens={length}: no {page} different prompts of exactly that length can be cut from the corpus; "
+        f"ask for longer ones"
     )
 
 
@@ -91,12 +106,14 @@ def _long_enough(parts: Sequence[str], *, length: int, count: CountTokens) -> st
     """Join parts, repeating them if need be, until the text has at least `length` tokens."""
     taken: list[str] = []
     characters = 0
-    while True:
-        for part in parts:
-            taken.append(part)
-            characters += len(part)
-            if characters >= 2 * length and count("\n\n".join(taken)) >= length:
-                return "\n\n".join(taken)
+    for part in itertools.cycle(parts):
+        taken.append(part)
+        characters += len(part)
+        if characters >= 2 * length and count("\n\n".join(taken)) >= length:
+            return "\n\n".join(taken)
+        if characters > _LONGEST_TOKEN * length + _LONGEST_TOKEN**2:
+            break
+    raise UsageError(f"input_tokens={length}: the server counts fewer tokens in {characters} characters of text")
 
 
 def cut_to(text: str, *, length: int, count: CountTokens) -> str | None:

@@ -42,7 +42,7 @@ WANTED: Final = SPECULATION | GAUGES | {
 class Sample(BaseModel):
     """One series of a metrics page."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     name: str
     labels: dict[str, str]
@@ -52,7 +52,7 @@ class Sample(BaseModel):
 class CounterPage(BaseModel):
     """The wanted series of one scrape of ``/metrics``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     samples: tuple[Sample, ...]
 
@@ -84,8 +84,15 @@ class CounterPage(BaseModel):
 
     @property
     def speculation(self) -> tuple[str, ...]:
-        """Positions of the per-position counter, in order; empty when speculation is off."""
-        return tuple(sorted(self.by_label(ACCEPTED_PER_POSITION, "position"), key=int))
+        """Positions of the per-position counter, in order; empty when speculation is off.
+
+        Raises:
+            ScrapeError: a position is no number.
+        """
+        positions = self.by_label(ACCEPTED_PER_POSITION, "position")
+        if not all(position.isdecimal() for position in positions):
+            raise ScrapeError(f"/metrics has draft positions that are no numbers: {', '.join(positions)}")
+        return tuple(sorted(positions, key=int))
 
     def _named(self, name: str, labels: Mapping[str, str]) -> list[Sample]:
         return [
@@ -152,6 +159,10 @@ class SpeculationDelta:
         return tuple(problem for problem, holds in checks.items() if not holds)
 
 
+def _series(sample: Sample) -> frozenset[tuple[str, str]]:
+    return frozenset(sample.labels.items())
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class CounterDelta:
     """The difference of two scrapes of one server."""
@@ -165,10 +176,17 @@ class CounterDelta:
         Raises:
             ScrapeError: a page lacks the counter, or the counter went back.
         """
-        rise = self.after.total(name, **labels) - self.before.total(name, **labels)
-        if rise < 0:
-            raise ScrapeError(f"counter reset: {name} fell by {-rise:g} between two scrapes, so no delta can be formed")
-        return rise
+        self._refuse_reset(name)
+        return self.after.total(name, **labels) - self.before.total(name, **labels)
+
+    def _refuse_reset(self, name: str) -> None:
+        """Compare series by series: the rise of one engine would hide the restart of another."""
+        later = {_series(sample): sample.value for sample in self.after.samples if sample.name == name}
+        for sample in self.before.samples:
+            if sample.name == name and sample.value > later.get(_series(sample), 0.0):
+                now = later.get(_series(sample))
+                text = "vanished" if now is None else f"fell from {sample.value:g} to {now:g}"
+                raise ScrapeError(f"counter reset: {name} {text} between two scrapes, so no delta can be formed")
 
     def finished(self) -> dict[str, int]:
         """Return the finished requests by reason, without reasons that did not occur."""

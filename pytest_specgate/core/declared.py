@@ -72,7 +72,7 @@ def fraction_of(name: str, text: object) -> float:
         UsageError: the value has no unit, is negative, or is not a number.
     """
     match = _PERCENT.fullmatch(text) if isinstance(text, str) else None
-    if match:
+    if match and math.isfinite(float(match["number"])):
         return float(match["number"]) / 100
     if isinstance(text, int | float) and not isinstance(text, bool) and math.isfinite(text) and text >= 0:
         raise UsageError(f"{name}={text!r} has no unit: write {name}='{text:g}%' if you mean {text:g} percent")

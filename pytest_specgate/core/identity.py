@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
+from pytest_specgate.core.profile import same
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -82,26 +84,13 @@ def _difference(name: str, first: BootRecord, others: Sequence[BootRecord]) -> D
     left = first.profile.get(name, UNSET)
     for boot in others:
         right = boot.profile.get(name, UNSET)
-        if not same(left, right):
+        if (name in first.profile) != (name in boot.profile) or not same(left, right):
             return Difference(name, _label(first), left, _label(boot), right)
     return None
 
 
 def _label(boot: BootRecord) -> str:
     return f"{boot.arm}, round {boot.round}"
-
-
-def same(left: JsonValue, right: JsonValue) -> bool:
-    """Compare two JSON values: numbers by value, but never a number with a bool or a string; order matters."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, int | float) and isinstance(right, int | float):
-        return left == right
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
-    return type(left) is type(right) and left == right
 
 
 def shortened(left: object, right: object, *, width: int = 72) -> tuple[str, str]:

@@ -81,27 +81,39 @@ class Measured:
     missing: str | None = None
 
 
-def ttft(request: RequestRecord) -> float | None:
-    """Request sent to first token event, in seconds."""
-    return request.ttft_s
+def ttft(request: RequestRecord) -> float:
+    """Request sent to first token event, in seconds; NaN when there was none."""
+    return _known(request.ttft_s)
 
 
 def tpot(request: RequestRecord) -> float | None:
-    """(Last - first token event) / (output tokens - 1), in seconds; none for an answer of one token."""
-    if request.ttft_s is None or request.last_token_s is None or not request.output_tokens:
+    """(Last - first token event) / (output tokens - 1), in seconds.
+
+    `None` for an answer of one token, which has no such time; NaN when a part of it is missing.
+    """
+    if request.output_tokens == 1:
         return None
-    return (request.last_token_s - request.ttft_s) / (request.output_tokens - 1) if request.output_tokens > 1 else None
+    if not request.output_tokens:
+        return math.nan
+    return (_known(request.last_token_s) - _known(request.ttft_s)) / (request.output_tokens - 1)
 
 
 def decode_rate(request: RequestRecord) -> float | None:
-    """1 / TPOT, in tokens per second: the speed a user feels."""
+    """1 / TPOT, in tokens per second: the speed a user feels; infinite, hence refused, for a TPOT of 0."""
     seconds = tpot(request)
-    return 1 / seconds if seconds else None
+    if seconds is None:
+        return None
+    return 1 / seconds if seconds else math.inf
 
 
-def e2e(request: RequestRecord) -> float | None:
-    """Request sent to last token event, in seconds."""
-    return request.last_token_s
+def e2e(request: RequestRecord) -> float:
+    """Request sent to last token event, in seconds; NaN when there was none."""
+    return _known(request.last_token_s)
+
+
+def _known(value: float | None) -> float:
+    """Return a time that every complete answer has; a missing one must be seen, not left out."""
+    return math.nan if value is None else value
 
 
 BUNCH_S: Final = 0.010
@@ -125,13 +137,14 @@ def bunched_sends(point: PointRecord) -> float | None:
 
 def _percentile(quantity: Callable[[RequestRecord], float | None], q: float) -> Callable[[PointRecord], float]:
     def compute(point: PointRecord) -> float:
-        values = [value for request in point.completed if (value := quantity(request)) is not None]
+        found = [(request.index, value) for request in point.completed if (value := quantity(request)) is not None]
         needed = math.ceil(round(5 / min(q, 1 - q), 6))
-        if len(values) < needed:
-            raise NotMeasuredError(f"{len(values)} requests have a value, p{100 * q:g} needs {needed}")
-        if any(not math.isfinite(value) or value <= 0 for value in values):
-            raise NotMeasuredError("a request has an impossible time (zero, negative or not finite)")
-        return float(np.quantile(values, q))
+        if len(found) < needed:
+            raise NotMeasuredError(f"{len(found)} requests have a value, p{100 * q:g} needs {needed}")
+        impossible = next((entry for entry in found if not math.isfinite(entry[1]) or entry[1] <= 0), None)
+        if impossible is not None:
+            raise NotMeasuredError(f"request {impossible[0]} has an impossible value: {impossible[1]:g}")
+        return float(np.quantile([value for _, value in found], q))
 
     return compute
 

@@ -178,3 +178,16 @@ def check_point(profile: RequestProfile, at: int) -> None:
     """
     if at not in profile.requests:
         raise UsageError(f"at={at} is no point of the profile, which measures c={', '.join(map(str, profile.points))}")
+
+
+def same(left: JsonValue, right: JsonValue) -> bool:
+    """Compare two JSON values: numbers by value, but never a number with a bool or a string; order matters."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return left == right
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    return type(left) is type(right) and left == right

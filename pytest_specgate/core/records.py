@@ -8,10 +8,11 @@ History of the schema:
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
-from typing import Final
+from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue
 
 from pytest_specgate.core.arms import Arm, ArmPair
 from pytest_specgate.core.counters import CounterDelta, CounterPage
@@ -20,16 +21,33 @@ from pytest_specgate.core.profile import RequestProfile
 SCHEMA_VERSION: Final = 1
 REDACTED: Final = "[redacted]"
 
-_SECRET_NAME = re.compile(r"(?i)(token(?!s|iz)|secret|password|passwd|api[-_]?key|credential|authorization)")
-_SECRET_TEXT = re.compile(
-    r"(?i)(\bhf_[a-z0-9]{16,}|\bsk-[a-z0-9_-]{16,}|(?<=bearer )[\w.~+/=-]{8,}|(?<=://)[^/\s:@]+:[^/\s@]+(?=@))"
+_SECRET_NAME = re.compile(
+    r"(?i)(secret|password|passwd|credential|authorization|(api|access|private)[-_]?key|(^|[-_.])(auth|token)|(?-i:_KEY))$"
 )
+_SECRET_WORD = re.compile(r"(?i)secret|password|passwd|credential")
+_SECRET_TEXT = re.compile(
+    r"(?i)(\bhf_[a-z0-9]{16,}|\bsk-[a-z0-9_-]{16,}|(?<=bearer )[\w.~+/=-]{8,}|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
+    r"|(?<=token=)[^\s&'\"]+|(?<=api_key=)[^\s&'\"]+|(?<=password=)[^\s&'\"]+|(?<=secret=)[^\s&'\"]+"
+    r"|(?<=--api-key )[^\s-][^\s]*|(?<=--hf-token )[^\s-][^\s]*)"
+)
+
+
+def _finite(value: JsonValue) -> JsonValue:
+    """Refuse NaN and infinity inside free JSON, where pydantic lets them pass."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is no JSON number")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _finite(item)
+    return value
+
+
+FreeJson: TypeAlias = Annotated[JsonValue, AfterValidator(_finite)]
 
 
 class Stored(BaseModel):
     """Base of everything that is stored: frozen, nothing unknown, no NaN, nothing invented for what is missing."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class RequestRecord(Stored):
@@ -120,6 +138,7 @@ class BootRecord(Stored):
         arm: name of the arm.
         round: from 1.
         position: place in the round's boot order, from 0.
+        pairs: titles of the pairs that it was booted for: a decided pair boots no more, its partner's pair may.
         command: what was started, as a user would type it.
         started_at: wall-clock time, ISO 8601 with zone.
         boot_s: from the start of the process to its first answered completion; `None` when that never came.
@@ -132,11 +151,12 @@ class BootRecord(Stored):
     arm: str
     round: int
     position: int
+    pairs: tuple[str, ...]
     command: str
     started_at: str
     boot_s: float | None
-    profile: dict[str, JsonValue]
-    resolved: dict[str, JsonValue]
+    profile: dict[str, FreeJson]
+    resolved: dict[str, FreeJson]
     points: tuple[PointRecord, ...]
     failure: Failure | None = None
 
@@ -182,40 +202,51 @@ class WindowRecord(Stored):
         verdicts: as judged at the end, one mapping a threshold.
     """
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[1] = SCHEMA_VERSION
     created_at: str
     finished: bool
     arms: tuple[Arm, ...]
     pairs: tuple[PairRecord, ...]
     profile: RequestProfile
-    host: dict[str, JsonValue]
-    engine: dict[str, dict[str, JsonValue]]
+    host: dict[str, FreeJson]
+    engine: dict[str, dict[str, FreeJson]]
     boots: tuple[BootRecord, ...] = ()
-    verdicts: tuple[dict[str, JsonValue], ...] = ()
+    verdicts: tuple[dict[str, FreeJson], ...] = ()
 
     def boots_of(self, arm: str) -> tuple[BootRecord, ...]:
         """Return the boots of one arm, by round."""
         return tuple(sorted((boot for boot in self.boots if boot.arm == arm), key=lambda boot: boot.round))
 
-    def paired_boots(self, reference: str, candidate: str) -> tuple[tuple[BootRecord, BootRecord], ...]:
-        """Return the boots of two arms, round by round, for the rounds in which both were booted.
+    def boots_for(self, pair: ArmPair) -> tuple[tuple[BootRecord, ...], tuple[BootRecord, ...]]:
+        """Return the boots of the reference and of the candidate that ran for a pair, by round."""
+        reference, candidate = (
+            tuple(boot for boot in self.boots_of(arm.name) if pair.title in boot.pairs) for arm in pair.arms
+        )
+        return reference, candidate
 
-        An arm that two pairs share may have been booted more often than its partner: a decided pair boots no more.
-        """
-        left = {boot.round: boot for boot in self.boots_of(reference)}
-        right = {boot.round: boot for boot in self.boots_of(candidate)}
+    def rounds_of(self, pair: ArmPair) -> tuple[tuple[BootRecord, BootRecord], ...]:
+        """Return the boots of a pair, round by round, for the rounds in which both arms were booted for it."""
+        left, right = ({boot.round: boot for boot in boots} for boots in self.boots_for(pair))
         return tuple((left[number], right[number]) for number in sorted(left.keys() & right.keys()))
 
 
 def redacted(value: JsonValue, *, name: str = "") -> JsonValue:
-    """Return a value without secrets: those whose name gives them away, and those recognised by their form."""
+    """Return a value without secrets: texts whose name gives them away, and those recognised by their form.
+
+    Numbers stay: names such as ``long_prefill_token_threshold`` are no secrets' names, and no secret is a number.
+    """
     if isinstance(value, dict):
-        return {key: redacted(item, name=key) for key, item in value.items()}
+        inherited = name if _SECRET_WORD.search(name) else ""
+        return {key: redacted(item, name=inherited or key) for key, item in value.items()}
     if isinstance(value, list):
         return [redacted(item, name=name) for item in value]
-    if value is not None and name and _SECRET_NAME.search(name):
-        return REDACTED
-    return redacted_text(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return REDACTED if _secret(name) else redacted_text(value)
+
+
+def _secret(name: str) -> bool:
+    return bool(_SECRET_NAME.search(name) or _SECRET_WORD.search(name))
 
 
 def redacted_text(text: str) -> str:

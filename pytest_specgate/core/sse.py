@@ -78,9 +78,10 @@ class Decoder:
         Raises:
             UnicodeDecodeError: a line is not UTF-8.
         """
-        if self._after_cr and data:
+        if not data:
+            return
+        if self._after_cr:
             data = data.removeprefix(b"\n")
-            self._after_cr = False
         self._after_cr = data.endswith(b"\r")
         lines = (self._pending + data).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         self._pending = lines.pop()
@@ -134,10 +135,14 @@ class _Answer:
         if not isinstance(body, dict):
             self.error = self.error or f"an event is no JSON object: {event.data[:80]!r}"
             return
-        if body.get("error"):
-            self.error = self.error or _error_text(body["error"])
+        if body.get("error") or body.get("object") == "error":
+            self.error = self.error or _error_text(body.get("error") or body)
         self._take_usage(body.get("usage"))
-        for choice in body.get("choices") or ():
+        choices = body.get("choices") or []
+        if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+            self.error = self.error or f"an event has choices of another form: {event.data[:80]!r}"
+            return
+        for choice in choices:
             self._take_choice(choice, at_s=event.at_s)
 
     def _take_usage(self, usage: object) -> None:
@@ -159,9 +164,9 @@ class _Answer:
         self.text.extend(text for text in texts if isinstance(text, str))
 
     def failure(self) -> str | None:
-        if self.error:
-            return self.error
-        if self.done or (self.finish_reason and self.output_tokens is not None):
+        if not self.token_events and self.done:
+            return "the stream ended without a token event"
+        if self.done or (self.token_events and self.finish_reason and self.output_tokens is not None):
             return None
         return f"truncated: the stream ended after {len(self.token_events)} token events without an end mark"
 
@@ -179,7 +184,7 @@ def timeline(reads: Iterable[Read], *, failure: str | None = None) -> Timeline:
         for event in events(kept):
             answer.take(event)
     except UnicodeDecodeError as error:
-        answer.error = f"the stream is not UTF-8: {error.reason}"
+        answer.error = answer.error or f"the stream is not UTF-8: {error.reason}"
     return Timeline(
         token_events=tuple(answer.token_events),
         first_text_s=answer.first_text_s,

@@ -180,9 +180,11 @@ def look(
     """
     n = len(ratios)
     mean = math.fsum(ratios) / n
-    if noise.df == 0 and not plan.looks:
+    if not plan.looks:
         return Look("INCONCLUSIVE", "noise unknown: no calibration and n_max < 3", mean)
-    following = next((rounds for rounds in plan.looks if rounds >= n), plan.rounds)
+    if n > plan.rounds:
+        raise ValueError(f"{n} rounds, but the plan of this threshold ends with {plan.rounds}")
+    following = next(rounds for rounds in plan.looks if rounds >= n)
     if n not in plan.looks:
         return Look("CONTINUE", f"next look at {following} rounds", mean)
     order = [i % 2 == 1 for i in range(n)] if candidate_first is None else candidate_first

@@ -75,8 +75,22 @@ def _point_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> It
     if len(point.completed) < asked:
         text = f"{len(point.completed)} of {asked} requests completed"
         yield Failure(reason="too-few-requests", message=_at(arm, point, text))
+    yield from _length_problems(arm, point, profile)
     yield from _count_problems(arm, point)
     yield from _speculation_problems(arm, point)
+
+
+def _length_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> Iterator[Failure]:
+    """Check what every answer must have: a token count and, where the end token is ignored, the length asked for."""
+    uncounted = [request.index for request in point.completed if request.output_tokens is None]
+    if uncounted:
+        text = f"the server sent no usage for {len(uncounted)} requests, so their tokens are unknown"
+        yield Failure(reason="no-usage", message=_at(arm, point, text))
+        return
+    other = [request for request in point.completed if request.output_tokens != profile.output_tokens]
+    if profile.ignore_eos and other:
+        text = f"request {other[0].index} ended after {other[0].output_tokens} of {profile.output_tokens} output tokens"
+        yield Failure(reason="output-lengths", message=_at(arm, point, text))
 
 
 def _count_problems(arm: Arm, point: PointRecord) -> Iterator[Failure]:

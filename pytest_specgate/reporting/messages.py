@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from pytest_specgate.core import identity
-from pytest_specgate.core.gate import identity_of
+from pytest_specgate.core.judge import identity_of
 from pytest_specgate.core.metrics import bunched_sends, metric
 from pytest_specgate.core.statistics import raw_change
 from pytest_specgate.core.verdict import Outcome

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from tabulate import tabulate
 
 from pytest_specgate.core import statistics, validity
-from pytest_specgate.core.gate import paired_boots
 from pytest_specgate.core.metrics import HEADLINE, measure, metric
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.figures import number, percent, span, unit_text, value_text
@@ -50,7 +49,7 @@ def _point_rows(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict]
 
 
 def _first_problem(pair: ArmPair, record: WindowRecord, *, at: int) -> str | None:
-    for both in paired_boots(pair, record):
+    for both in record.rounds_of(pair):
         for arm, boot in zip(pair.arms, both, strict=True):
             point = boot.point(at)
             found = validity.point_problem(arm, point, record.profile) if point else None
@@ -89,7 +88,7 @@ def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, na
 def _change(pair: ArmPair, record: WindowRecord, row: Metric, *, at: int) -> _Change | None:
     """Return the values of both arms; `None` when one is missing."""
     sides: tuple[list[float], list[float]] = ([], [])
-    for both in paired_boots(pair, record):
+    for both in record.rounds_of(pair):
         for side, boot in zip(sides, both, strict=True):
             point = boot.point(at)
             value = measure(row.name, point).value if point is not None else None

@@ -1,0 +1,273 @@
+"""Judging: verdicts of a gate's thresholds, from what a window has measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_specgate.core import identity, statistics, validity
+from pytest_specgate.core.metrics import Measured, bunched_sends, measure, metric
+from pytest_specgate.core.records import Failure
+from pytest_specgate.core.verdict import Outcome, Verdict, change_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.gate import Gate, Threshold
+    from pytest_specgate.core.records import BootRecord, WindowRecord
+    from pytest_specgate.core.statistics import Look
+
+OPEN: Final = "open"
+"""Reason code of a threshold that the next look may decide."""
+
+_MARK: Final = {"not_worse": "margin", "better": "asked for"}
+_WHY: Final = {
+    ("PASS", "not_worse"): "the loss is bounded within the margin",
+    ("PASS", "better"): "the gain is bounded above what was asked for",
+    ("FAIL", "not_worse"): "the whole interval lies beyond the margin",
+    ("FAIL", "better"): "the whole interval falls short of what was asked for",
+}
+
+
+@dataclasses.dataclass(slots=True)
+class _Side:
+    """One arm of a threshold: its values and how bunched its sends were, round by round."""
+
+    values: list[float] = dataclasses.field(default_factory=list)
+    bunching: list[float] = dataclasses.field(default_factory=list)
+
+    def first(self, count: int) -> _Side:
+        return _Side(self.values[:count], self.bunching[:count])
+
+    def bunched(self) -> float | None:
+        return math.fsum(self.bunching) / len(self.bunching) if self.bunching else None
+
+
+@dataclasses.dataclass(slots=True)
+class _Rounds:
+    """What a threshold is judged by."""
+
+    reference: _Side = dataclasses.field(default_factory=_Side)
+    candidate: _Side = dataclasses.field(default_factory=_Side)
+    candidate_first: list[bool] = dataclasses.field(default_factory=list)
+
+    def first(self, count: int) -> _Rounds:
+        """Return the first rounds only."""
+        return _Rounds(self.reference.first(count), self.candidate.first(count), self.candidate_first[:count])
+
+    def ratios(self, *, higher_is_better: bool) -> tuple[float, ...]:
+        sign = 1 if higher_is_better else -1
+        pairs = zip(self.reference.values, self.candidate.values, strict=True)
+        return tuple(sign * math.log(candidate / reference) for reference, candidate in pairs)
+
+
+def judge(gate: Gate, record: WindowRecord, *, final: bool = True) -> tuple[Verdict, ...]:
+    """Judge every threshold of a gate from what a window has measured so far.
+
+    Args:
+        gate: the claims.
+        record: the measurements.
+        final: whether the window has stopped; until then a threshold that the next look may decide is `OPEN`.
+    """
+    failure = _pair_problem(gate, record)
+    verdicts = tuple(
+        _invalid(gate, threshold, failure) if failure else _judge_one(gate, threshold, record, final=final)
+        for threshold in gate.thresholds
+    )
+    return tuple(_stopped(verdict, verdicts) for verdict in verdicts) if final else verdicts
+
+
+def needs_more_rounds(verdicts: Sequence[Verdict]) -> bool:
+    """Whether a gate wants another round: nothing failed or invalid, and a threshold still open."""
+    decided = any(verdict.outcome in {Outcome.FAIL, Outcome.INVALID} for verdict in verdicts)
+    return not decided and any(verdict.reason == OPEN for verdict in verdicts)
+
+
+def identity_of(pair: ArmPair, record: WindowRecord) -> identity.IdentityReport:
+    """Compare the request profiles of all boots that a pair is judged by."""
+    return identity.compare([boot for both in record.rounds_of(pair) for boot in both])
+
+
+def _pair_problem(gate: Gate, record: WindowRecord) -> Failure | None:
+    """Return why no threshold of the pair may be judged, `None` if they may."""
+    arms = {arm.name: arm for arm in gate.pair.arms}
+    boots = [boot for boots_of_arm in record.boots_for(gate.pair) for boot in boots_of_arm]
+    for boot in sorted(boots, key=lambda boot: (boot.round, boot.position)):
+        problem = validity.boot_problem(arms[boot.arm], boot, record.profile)
+        if problem is not None:
+            return problem
+    if not record.rounds_of(gate.pair):
+        return Failure(reason="not-measured", message=f"the window ended before both arms of {gate.pair.title} ran")
+    report = identity_of(gate.pair, record)
+    if not report.identical:
+        return Failure(reason="profile-mismatch", message=report.sentence, detail=_fields(report))
+    return None
+
+
+def _fields(report: identity.IdentityReport) -> str:
+    lines = []
+    for found in report.differences:
+        left, right = identity.shortened(found.left, found.right)
+        lines += [found.field, f"    {found.left_boot}: {left}", f"    {found.right_boot}: {right}"]
+    return "\n".join(lines)
+
+
+def _judge_one(gate: Gate, threshold: Threshold, record: WindowRecord, *, final: bool) -> Verdict:
+    """Judge a threshold whose boots are all usable.
+
+    A window that stopped between two looks keeps the verdict of the last one.
+    """
+    rounds = _Rounds()
+    for reference, candidate in record.rounds_of(gate.pair):
+        for arm, boot, side in zip(
+            gate.pair.arms, (reference, candidate), (rounds.reference, rounds.candidate), strict=True
+        ):
+            problem = _take(side, arm, boot, threshold=threshold, record=record)
+            if problem is not None:
+                return _invalid(gate, threshold, problem)
+        rounds.candidate_first.append(candidate.position < reference.position)
+    looks = [rounds_seen for rounds_seen in gate.plan(threshold).looks if rounds_seen <= len(rounds.candidate_first)]
+    return _from_look(gate, threshold, rounds.first(looks[-1]) if final and looks else rounds)
+
+
+def _take(side: _Side, arm: Arm, boot: BootRecord, *, threshold: Threshold, record: WindowRecord) -> Failure | None:
+    """Add the value of one boot to its side, or return why there is none."""
+    point = boot.point(threshold.at)
+    assert point is not None, "boot_problem() refuses boots without the point"
+    problem = validity.point_problem(arm, point, record.profile)
+    if problem is not None:
+        return problem
+    measured = measure(threshold.metric, point)
+    if measured.value is None or measured.value <= 0:
+        return _missing(threshold, arm_name=arm.name, measured=measured)
+    side.values.append(measured.value)
+    if (share := bunched_sends(point)) is not None:
+        side.bunching.append(share)
+    return None
+
+
+def _missing(threshold: Threshold, *, arm_name: str, measured: Measured) -> Failure:
+    why = measured.missing or f"its value is {measured.value}"
+    return Failure(reason="missing-metric", message=f"arm {arm_name} at c={threshold.at}: no {threshold.metric}: {why}")
+
+
+def _from_look(gate: Gate, threshold: Threshold, rounds: _Rounds) -> Verdict:
+    higher = metric(threshold.metric).higher_is_better
+    plan = gate.plan(threshold)
+    ratios = rounds.ratios(higher_is_better=higher)
+    look = statistics.look(
+        ratios, delta=threshold.delta, noise=threshold.noise, plan=plan, candidate_first=rounds.candidate_first
+    )
+    outcome = Outcome.INCONCLUSIVE if look.decision == "CONTINUE" else Outcome(look.decision)
+    change = statistics.raw_change(look.mean, higher_is_better=higher)
+    low, high = _interval(look, higher_is_better=higher)
+    return Verdict(
+        **_head(gate, threshold),
+        outcome=outcome,
+        reason=_reason(look),
+        summary=_summary(threshold, outcome, change=change, interval=(low, high), look=look),
+        reference=_geometric_mean(rounds.reference.values),
+        candidate=_geometric_mean(rounds.candidate.values),
+        ratios=ratios,
+        change=change,
+        change_low=low,
+        change_high=high,
+        rounds=len(ratios),
+        sd=look.sd,
+        df=look.df,
+        noise=_noise_words(threshold, look),
+        f_ratio=look.f_ratio,
+        looks=len(plan.looks),
+        order_effect=look.order_effect,
+        flags=tuple(_flags(threshold, change=change, look=look, rounds=rounds)),
+    )
+
+
+def _head(gate: Gate, threshold: Threshold) -> dict[str, Any]:
+    return {
+        "threshold": threshold.id,
+        "pair": gate.pair.title,
+        "metric": threshold.metric,
+        "at": threshold.at,
+        "kind": threshold.kind,
+        "limit": threshold.limit,
+        "claim": threshold.claim,
+        "rounds_planned": gate.pair.rounds,
+        "family": len(gate.thresholds),
+    }
+
+
+def _invalid(gate: Gate, threshold: Threshold, failure: Failure) -> Verdict:
+    return Verdict(
+        **_head(gate, threshold),
+        outcome=Outcome.INVALID,
+        reason=failure.reason,
+        summary=failure.message,
+        detail=failure.detail,
+    )
+
+
+def _interval(look: Look, *, higher_is_better: bool) -> tuple[float | None, float | None]:
+    if look.lower is None or look.upper is None:
+        return None, None
+    ends = [statistics.raw_change(bound, higher_is_better=higher_is_better) for bound in (look.lower, look.upper)]
+    return min(ends), max(ends)
+
+
+def _reason(look: Look) -> str:
+    if look.decision == "CONTINUE":
+        return OPEN
+    if look.decision == "INCONCLUSIVE" and look.lower is None:
+        return "noise-unknown"
+    if look.reason.startswith("futile"):
+        return "futile"
+    return {"PASS": "within-margin", "FAIL": "beyond-margin", "INCONCLUSIVE": "interval-contains-margin"}[look.decision]
+
+
+def _summary(
+    threshold: Threshold, outcome: Outcome, *, change: float, interval: tuple[float | None, float | None], look: Look
+) -> str:
+    row = metric(threshold.metric)
+    low, high = interval
+    span = "" if low is None or high is None else f", interval {100 * low:+.1f} to {100 * high:+.1f} %"
+    changed = change_words(change, metric_name=row.name)
+    limit = f"{_MARK[threshold.kind]} {100 * threshold.limit:+.3g} %"
+    why = _WHY.get((look.decision, threshold.kind), look.reason)
+    return f"{outcome}: {row.label} at c={threshold.at} {changed}{span}, {limit}: {why}"
+
+
+def _noise_words(threshold: Threshold, look: Look) -> str:
+    if threshold.floor is None:
+        return look.source
+    words = look.source.replace("calibrated", "declared").replace("calibration", "declared floor")
+    return f"{words}; floor {100 * threshold.floor.fraction:g} % ({threshold.floor.source})"
+
+
+def _flags(threshold: Threshold, *, change: float, look: Look, rounds: _Rounds) -> Iterator[str]:
+    """Say what a reader should know besides; nothing here changes an outcome."""
+    yield from look.flags
+    gain = change if metric(threshold.metric).higher_is_better else 1 / (1 + change) - 1
+    if threshold.kind == "not_worse" and gain > 0.10:
+        yield "more than 10 % better on a claim of 'not worse': check that both arms did the same work"
+    reference, candidate = rounds.reference.bunched(), rounds.candidate.bunched()
+    if threshold.metric.startswith("ttft") and reference is not None and candidate is not None:
+        yield (
+            f"sends after the first wave that came in bunches: reference {100 * reference:.0f} %, candidate "
+            f"{100 * candidate:.0f} %; where these differ, TTFT compares the rhythms of the arms and not only prefill"
+        )
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def _stopped(verdict: Verdict, verdicts: Sequence[Verdict]) -> Verdict:
+    """Close a threshold that is still open when its gate stops."""
+    if verdict.reason != OPEN:
+        return verdict
+    cause = next((other for other in verdicts if other.outcome in {Outcome.FAIL, Outcome.INVALID}), None)
+    why = f"{cause.threshold} is {cause.outcome}" if cause else "the window ended"
+    summary = f"INCONCLUSIVE: {verdict.claim}: stopped at round {verdict.rounds} of {verdict.rounds_planned}: {why}"
+    return verdict.model_copy(update={"reason": "stopped", "summary": summary})
