@@ -184,6 +184,9 @@ class _Window:
         return requests
 
     def _settled(self, server: Server, *, before: CounterPage, requests: Sequence[RequestRecord]) -> CounterPage:
+        if any(request.error is not None for request in requests):
+            # Its tokens are unknown, so the counts cannot be expected to agree.
+            return self._ports.pages.counters(server)
         tokens = sum(request.output_tokens or 0 for request in requests)
         return self._ports.pages.settled_counters(server, before=before, output_tokens=tokens)
 

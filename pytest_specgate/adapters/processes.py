@@ -25,6 +25,7 @@ _KILL_S = 10.0
 _TAIL_BYTES = 64_000
 _TAIL_LINES = 30
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f]")
+_ANSWERED = re.compile(r'"(GET|POST|HEAD) [^"]*" 2\d\d\b')
 
 
 class Child:
@@ -72,7 +73,10 @@ class Child:
         return frozenset(process.pid for process in _living(self._seen))
 
     def log_tail(self) -> str:
-        """Return the last lines that the child printed, without control characters and secrets."""
+        """Return the last lines that the child printed, without control characters and secrets.
+
+        Access lines of requests that went well are left out: they would push the cause out of sight.
+        """
         try:
             with self.log.open("rb") as file:
                 file.seek(0, os.SEEK_END)
@@ -80,7 +84,8 @@ class Child:
                 text = file.read().decode("utf-8", errors="replace")
         except OSError:
             return ""
-        lines = redacted_text(_CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))).splitlines()
+        text = redacted_text(_CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+        lines = [line for line in text.splitlines() if not _ANSWERED.search(line)]
         return "\n".join(lines[-_TAIL_LINES:])
 
     def stop(self) -> None:

@@ -59,7 +59,12 @@ def _evidence(verdict: Verdict, gate: Gate, record: WindowRecord) -> Iterator[st
             f"(geometric means of {verdict.rounds} rounds; by round: {_by_round(verdict)})"
         )
     yield noise_line(verdict)
-    yield f"claim: {verdict.claim}; {verdict.looks} look(s), {verdict.family} threshold(s) in this gate"
+    shared = f"{_counted(verdict.looks, 'look')}, {_counted(verdict.family, 'threshold')} in this gate"
+    yield f"claim: {verdict.claim}; {shared}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count != 1 else ''}"
 
 
 def _by_round(verdict: Verdict) -> str:
@@ -108,7 +113,7 @@ def window_lines(
     if speculation:
         yield from ("", "speculation, from counter deltas of each point, all rounds pooled", speculation)
     yield ""
-    yield from _window_foot(record, record_path)
+    yield from _window_foot(record, arms, record_path=record_path)
 
 
 def _arms_with_identity(pairs: Sequence[ArmPair], record: WindowRecord) -> list[Arm]:
@@ -156,7 +161,7 @@ def _no_table(pair: ArmPair, report: identity.IdentityReport, record: WindowReco
                 yield f"    round {boot.round}: {boot.failure.message} ({boot.failure.reason})"
 
 
-def _window_foot(record: WindowRecord, record_path: str) -> Iterator[str]:
+def _window_foot(record: WindowRecord, arms: Sequence[Arm], *, record_path: str) -> Iterator[str]:
     shares = [
         point.other_cpu_share for boot in record.boots for point in boot.points if point.other_cpu_share is not None
     ]
@@ -165,16 +170,16 @@ def _window_foot(record: WindowRecord, record_path: str) -> Iterator[str]:
             f"CPU used by other processes while measuring: {min(shares):.2f} to {max(shares):.2f} "
             f"of {record.host.get('cpus')} CPUs"
         )
-    yield from _rhythm(record)
+    yield from _rhythm(record, arms)
     yield NO_ACCURACY_CHECK
     yield f"record: {record_path}"
 
 
-def _rhythm(record: WindowRecord) -> Iterator[str]:
+def _rhythm(record: WindowRecord, arms: Sequence[Arm]) -> Iterator[str]:
     """Say how bunched the sends were, since TTFT in a closed loop follows from it."""
     texts = []
     for at in record.profile.points:
-        points = {arm.name: [boot.point(at) for boot in record.boots_of(arm.name)] for arm in record.arms}
+        points = {arm.name: [boot.point(at) for boot in record.boots_of(arm.name)] for arm in arms}
         shares = {
             arm: [share for point in found if point is not None and (share := bunched_sends(point)) is not None]
             for arm, found in points.items()
@@ -194,4 +199,4 @@ def outcome_line(verdicts: Sequence[Verdict]) -> str:
         expected = sum(verdict.expected and verdict.accepted for verdict in found)
         if found:
             texts.append(f"{len(found)} {word}{f' ({expected} of them expected)' if expected else ''}")
-    return f"{len(verdicts)} threshold{'s'[: len(verdicts) != 1]} judged: {', '.join(texts)}"
+    return f"{_counted(len(verdicts), 'threshold')} judged: {', '.join(texts)}"
