@@ -131,7 +131,7 @@ def _record(exchange: _Exchange, *, started_ns: int) -> RequestRecord:
         index=exchange.index,
         sent_s=(exchange.sent_ns - started_ns) / 1e9,
         status=exchange.status,
-        error=None if seen.error is None else redacted_text(seen.error),
+        error=None if seen.error is None else redacted_text(seen.error.encode("utf-8", "replace").decode()),
         ttft_s=events[0] if events else None,
         first_text_s=seen.first_text_s,
         last_token_s=events[-1] if events else None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from pytest_specgate.core.declared import declaration, known_keywords
+from pytest_specgate.core.declared import FreeJson, declaration, known_keywords
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.profile import RequestProfile, same
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     # `JsonValue` is invariant in the eyes of a type checker: a plain dict of strings would be refused as a value.
     EngineArguments: TypeAlias = dict[str, Any]
 else:
-    EngineArguments: TypeAlias = dict[str, JsonValue]
+    EngineArguments: TypeAlias = dict[str, FreeJson]
 
 
 @declaration
@@ -63,6 +63,9 @@ class Arm:
 
         An argument set to ``None`` is removed. A mapping as value (``speculative_config``) replaces the old one whole.
         """
+        for given, what in ((args, "args"), (env, "env")):
+            if not isinstance(given, dict | None):
+                raise UsageError(f"vary({name!r}): {what} is a dict by argument name, got {given!r}")
         return Arm(
             name,
             model=model or self.model,
@@ -89,7 +92,7 @@ class Arm:
             "model": self.model,
             "engine": self.python,
             **_leaves("args", self.args),
-            **_leaves("env", dict(self.env)),
+            **{f"env.{name}": value for name, value in self.env.items()},
         }
 
 
@@ -103,11 +106,13 @@ def _agree(path: str, left: dict[str, JsonValue], right: dict[str, JsonValue]) -
     return path in left and path in right and same(left[path], right[path])
 
 
-def _leaves(path: str, value: JsonValue) -> dict[str, JsonValue]:
-    """Flatten mappings to dotted paths; an empty mapping is a leaf of its own."""
-    if not isinstance(value, dict) or not value:
-        return {path: value}
-    return {leaf: found for name, item in value.items() for leaf, found in _leaves(f"{path}.{name}", item).items()}
+def _leaves(path: str, values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Flatten mappings to dotted paths; an empty mapping inside is a leaf of its own."""
+    leaves: dict[str, JsonValue] = {}
+    for name, value in values.items():
+        place = f"{path}.{name}" if "." not in name else f"{path}.{name!r}"
+        leaves |= _leaves(place, value) if isinstance(value, dict) and value else {place: value}
+    return leaves
 
 
 @declaration
@@ -124,7 +129,7 @@ class ArmPair:
 
     reference: Arm = Field(kw_only=True)
     candidate: Arm = Field(kw_only=True)
-    varies: str | tuple[str, ...] = Field(kw_only=True)
+    varies: str | tuple[str, ...] | list[str] = Field(kw_only=True)
     profile: RequestProfile = Field(kw_only=True)
     rounds: int = Field(default=6, ge=1, le=40, kw_only=True)
 
@@ -163,7 +168,7 @@ class ArmPair:
     @property
     def paths(self) -> tuple[str, ...]:
         """`varies` as a tuple."""
-        return (self.varies,) if isinstance(self.varies, str) else self.varies
+        return (self.varies,) if isinstance(self.varies, str) else tuple(self.varies)
 
     @property
     def title(self) -> str:

@@ -97,7 +97,7 @@ def _prompt(  # noqa: PLR0913  - one prompt is fixed by these
         if cut is not None and cut not in seen:
             return cut
     raise UsageError(
-        f"input_tokens={length}: no {page} different prompts of exactly that length can be cut from the corpus; "
+        f"input_tokens={length}: no prompt number {page} of exactly that length can be cut from the corpus; "
         f"ask for longer ones"
     )
 
@@ -106,13 +106,13 @@ def _long_enough(parts: Sequence[str], *, length: int, count: CountTokens) -> st
     """Join parts, repeating them if need be, until the text has at least `length` tokens."""
     taken: list[str] = []
     characters = 0
-    for part in itertools.cycle(parts):
+    endless = itertools.cycle(parts)
+    while characters <= _LONGEST_TOKEN * length + _LONGEST_TOKEN**2:
+        part = next(endless)
         taken.append(part)
         characters += len(part)
         if characters >= 2 * length and count("\n\n".join(taken)) >= length:
             return "\n\n".join(taken)
-        if characters > _LONGEST_TOKEN * length + _LONGEST_TOKEN**2:
-            break
     raise UsageError(f"input_tokens={length}: the server counts fewer tokens in {characters} characters of text")
 
 

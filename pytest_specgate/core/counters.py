@@ -189,7 +189,12 @@ class CounterDelta:
                 raise ScrapeError(f"counter reset: {name} {text} between two scrapes, so no delta can be formed")
 
     def finished(self) -> dict[str, int]:
-        """Return the finished requests by reason, without reasons that did not occur."""
+        """Return the finished requests by reason, without reasons that did not occur.
+
+        Raises:
+            ScrapeError: a page does not count finished requests, or a count went back.
+        """
+        self.after.total(FINISHED)
         reasons = self.after.by_label(FINISHED, "finished_reason")
         rises = {reason: int(self.total(FINISHED, finished_reason=reason)) for reason in reasons}
         return {reason: count for reason, count in rises.items() if count}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import math
 import re
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, dataclass_transform
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, ValidationError
 from pydantic.dataclasses import dataclass
 
 from pytest_specgate.core.errors import UsageError, nearest
@@ -21,7 +21,21 @@ T = TypeVar("T")
 C = TypeVar("C", bound="Callable[..., Any]")
 
 _CONFIG = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=False)
+_HUGE = 1e9
 _PERCENT = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*%\s*")
+
+
+def _finite(value: JsonValue) -> JsonValue:
+    """Refuse NaN and infinity inside free JSON, where pydantic lets them pass."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is no JSON number")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _finite(item)
+    return value
+
+
+FreeJson: TypeAlias = Annotated[JsonValue, AfterValidator(_finite)]
+"""Any JSON value, and nothing that JSON cannot say."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field,))
@@ -74,7 +88,7 @@ def fraction_of(name: str, text: object) -> float:
     match = _PERCENT.fullmatch(text) if isinstance(text, str) else None
     if match and math.isfinite(float(match["number"])):
         return float(match["number"]) / 100
-    if isinstance(text, int | float) and not isinstance(text, bool) and math.isfinite(text) and text >= 0:
+    if isinstance(text, int | float) and not isinstance(text, bool) and 0 <= text < _HUGE:
         raise UsageError(f"{name}={text!r} has no unit: write {name}='{text:g}%' if you mean {text:g} percent")
     raise UsageError(f"{name}={text!r} is not a percentage: write a non-negative number with its unit, as {name}='5%'")
 

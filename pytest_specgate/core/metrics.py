@@ -151,9 +151,11 @@ def _percentile(quantity: Callable[[RequestRecord], float | None], q: float) -> 
 
 def _span(point: PointRecord) -> float:
     """First send to last token event of a point, in seconds."""
-    ends = [request.sent_s + request.last_token_s for request in point.completed if request.last_token_s is not None]
+    ends = [request.sent_s + e2e(request) for request in point.completed]
     if not ends:
         raise NotMeasuredError("no request completed")
+    if not all(map(math.isfinite, ends)):
+        raise NotMeasuredError("a complete answer has no last token event")
     seconds = max(ends) - min(request.sent_s for request in point.requests)
     if seconds <= 0:
         raise NotMeasuredError(f"the point lasted {seconds:g} s")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from pytest_specgate.core.declared import declaration
+from pytest_specgate.core.declared import FreeJson, declaration
 from pytest_specgate.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class RequestProfile:
     order_seed: int = Field(default=0, ge=0)
     ignore_eos: bool = True
     stop: tuple[str, ...] = ()
-    extra_body: dict[str, JsonValue] = Field(default_factory=dict)
+    extra_body: dict[str, FreeJson] = Field(default_factory=dict)
     request_timeout_s: float = Field(default=600.0, gt=0)
 
     @field_validator("requests")

@@ -8,40 +8,34 @@ History of the schema:
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from pytest_specgate.core.arms import Arm, ArmPair
 from pytest_specgate.core.counters import CounterDelta, CounterPage
+from pytest_specgate.core.declared import FreeJson
 from pytest_specgate.core.profile import RequestProfile
 
 SCHEMA_VERSION: Final = 1
 REDACTED: Final = "[redacted]"
 
 _SECRET_NAME = re.compile(
-    r"(?i)(secret|password|passwd|credential|authorization|(api|access|private)[-_]?key|(^|[-_.])(auth|token)|(?-i:_KEY))$"
+    r"(?i)secret|password|passwd|credential|authorization$|(api|access|private|auth)[-_]?(key|token)s?$"
+    r"|(^|[-_.])(auth|token)$|(?-i:_KEY)$"
 )
-_SECRET_WORD = re.compile(r"(?i)secret|password|passwd|credential")
-_SECRET_TEXT = re.compile(
-    r"(?i)(\bhf_[a-z0-9]{16,}|\bsk-[a-z0-9_-]{16,}|(?<=bearer )[\w.~+/=-]{8,}|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
-    r"|(?<=token=)[^\s&'\"]+|(?<=api_key=)[^\s&'\"]+|(?<=password=)[^\s&'\"]+|(?<=secret=)[^\s&'\"]+"
-    r"|(?<=--api-key )[^\s-][^\s]*|(?<=--hf-token )[^\s-][^\s]*)"
+_SECRET_FORM = re.compile(
+    r"(?i)\bhf_[a-z0-9]{16,}|\bsk-[a-z0-9_-]{16,}|(?<=bearer )[\w.~+/=-]{8,}|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
 )
-
-
-def _finite(value: JsonValue) -> JsonValue:
-    """Refuse NaN and infinity inside free JSON, where pydantic lets them pass."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value} is no JSON number")
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _finite(item)
-    return value
-
-
-FreeJson: TypeAlias = Annotated[JsonValue, AfterValidator(_finite)]
+_SECRET_PLACE = re.compile(
+    r"""(?ix)
+    ( [\w-]* (?: api[-_]?keys? | [-_]token | \btoken (?==) | password | secret (?:[-_]key)? )  # the name
+      ['"]? (?: \s*[=:]\s* | (?<=\w)\s+ (?=\S) ) \[? ['"]?                                   # what joins the two
+      (?! \[?redacted\] | - | none\b | null\b ) )
+    ( [^\s'",&\]]+ )                                                                          # the value
+    """
+)
 
 
 class Stored(BaseModel):
@@ -202,7 +196,7 @@ class WindowRecord(Stored):
         verdicts: as judged at the end, one mapping a threshold.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)] = SCHEMA_VERSION
     created_at: str
     finished: bool
     arms: tuple[Arm, ...]
@@ -236,8 +230,7 @@ def redacted(value: JsonValue, *, name: str = "") -> JsonValue:
     Numbers stay: names such as ``long_prefill_token_threshold`` are no secrets' names, and no secret is a number.
     """
     if isinstance(value, dict):
-        inherited = name if _SECRET_WORD.search(name) else ""
-        return {key: redacted(item, name=inherited or key) for key, item in value.items()}
+        return {key: redacted(item, name=name if _secret(name) else key) for key, item in value.items()}
     if isinstance(value, list):
         return [redacted(item, name=name) for item in value]
     if not isinstance(value, str):
@@ -246,12 +239,12 @@ def redacted(value: JsonValue, *, name: str = "") -> JsonValue:
 
 
 def _secret(name: str) -> bool:
-    return bool(_SECRET_NAME.search(name) or _SECRET_WORD.search(name))
+    return bool(_SECRET_NAME.search(name))
 
 
 def redacted_text(text: str) -> str:
-    """Return text without access tokens, bearer values and passwords in addresses."""
-    return _SECRET_TEXT.sub(REDACTED, text)
+    """Return text without access tokens, bearer values, passwords in addresses, and values of secret settings."""
+    return _SECRET_PLACE.sub(rf"\1{REDACTED}", _SECRET_FORM.sub(REDACTED, text))
 
 
 def redacted_arm(arm: Arm) -> Arm:

@@ -129,7 +129,7 @@ class _Answer:
             return
         try:
             body = json.loads(event.data)
-        except ValueError:
+        except (ValueError, RecursionError):
             self.error = self.error or f"an event is not JSON: {event.data[:80]!r}"
             return
         if not isinstance(body, dict):
@@ -152,16 +152,20 @@ class _Answer:
         self.output_tokens = _count(usage.get("completion_tokens")) or self.output_tokens
 
     def _take_choice(self, choice: dict[str, Any], *, at_s: float) -> None:
-        self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        reason = choice.get("finish_reason")
+        self.finish_reason = reason if isinstance(reason, str) and reason else self.finish_reason
         delta = choice.get("delta")
         payload = delta if isinstance(delta, dict) else choice
         texts = [payload[key] for key in ("text", "content", "reasoning", "reasoning_content") if payload.get(key)]
+        if not all(isinstance(text, str) for text in texts):
+            self.error = self.error or f"an event has text of another form: {texts!r:.80}"
+            return
         if not texts and "role" in payload and not payload.get("tool_calls"):
             return
         self.token_events.append(at_s)
         if texts and self.first_text_s is None:
             self.first_text_s = at_s
-        self.text.extend(text for text in texts if isinstance(text, str))
+        self.text += texts
 
     def failure(self) -> str | None:
         if not self.token_events and self.done:
@@ -189,12 +193,17 @@ def timeline(reads: Iterable[Read], *, failure: str | None = None) -> Timeline:
         token_events=tuple(answer.token_events),
         first_text_s=answer.first_text_s,
         closed_s=kept[-1].at_s if kept else None,
-        text="".join(answer.text),
+        text=_whole("".join(answer.text)),
         prompt_tokens=answer.prompt_tokens,
         output_tokens=answer.output_tokens,
         finish_reason=answer.finish_reason,
         error=answer.error or failure or answer.failure(),
     )
+
+
+def _whole(text: str) -> str:
+    """Join halves of characters that came in two events; a half that stays alone becomes U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _count(value: object) -> int | None:

@@ -86,7 +86,6 @@ def _length_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> I
     if uncounted:
         text = f"the server sent no usage for {len(uncounted)} requests, so their tokens are unknown"
         yield Failure(reason="no-usage", message=_at(arm, point, text))
-        return
     other = [request for request in point.completed if request.output_tokens != profile.output_tokens]
     if profile.ignore_eos and other:
         text = f"request {other[0].index} ended after {other[0].output_tokens} of {profile.output_tokens} output tokens"

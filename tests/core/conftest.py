@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from pytest_specgate.core import counters
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
     Speed: TypeAlias = float | Mapping[int, float]
     """How fast a boot is: for all points, or by concurrency."""
+
+# The first look of a session imports scipy, and a busy machine is no fault of the code: examples have no deadline.
+settings.register_profile("core", deadline=None)
+settings.load_profile("core")
 
 DATA = Path(__file__).parent / "data"
 MODEL = "tiny"
@@ -172,6 +177,7 @@ class Build:
             arm=arm.name,
             round=number,
             position=0,
+            pairs=(),
             command=f"serve {arm.model}",
             started_at="2026-11-29T12:00:00+00:00",
             boot_s=30.0,
@@ -185,9 +191,11 @@ class Build:
         """Return a window whose boots ran at known speeds, round by round."""
         speeds = {pair.reference.name: reference, pair.candidate.name: candidate}
         boots = [
-            cls.boot(arm, pair.profile, speed=speeds[arm.name][number - 1], number=number)
+            cls.boot(arm, pair.profile, speed=speeds[arm.name][number - 1], number=number).model_copy(
+                update={"position": position, "pairs": (pair.title,)}
+            )
             for number in range(1, max(len(reference), len(candidate)) + 1)
-            for arm in boot_order(pair.arms, number)
+            for position, arm in enumerate(boot_order(pair.arms, number))
             if number <= len(speeds[arm.name])
         ]
         return WindowRecord(

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import ValidationError
 
 from pytest_specgate.core import counters
 from pytest_specgate.core.counters import CounterDelta, CounterPage, Sample, SpeculationDelta
@@ -50,6 +51,14 @@ def test_case_43_names_are_looked_up_exactly(captured: type[Captured]) -> None:
     assert page.total(counters.ACCEPTED_PER_POSITION) == 12
 
 
+def test_case_43_a_longer_name_is_another_counter() -> None:
+    """Case 43: a series whose name only begins like the counter's, such as its time of creation, is not added."""
+    names = {counters.GENERATION_TOKENS: 18.0, f"{counters.GENERATION_TOKENS}_created": 1.8e9}
+    page = CounterPage(samples=tuple(Sample(name=name, labels={}, value=value) for name, value in names.items()))
+
+    assert page.total(counters.GENERATION_TOKENS) == 18
+
+
 def test_case_44_engines_are_summed_also_by_position(captured: type[Captured]) -> None:
     """Case 44: with two data-parallel engines every count, by position too, is the sum of both."""
     speculation = _speculation(captured.page("sample_d"))
@@ -62,8 +71,47 @@ def test_case_46_a_counter_that_went_back_is_a_reset(build: type[Build]) -> None
     """Case 46: a counter that fell from 100 to 40 is a reset, neither -60 nor 40 nor 60."""
     before, after = (build.page({counters.DRAFTS: value}, finished={}) for value in (100.0, 40.0))
 
-    with pytest.raises(ScrapeError, match=f"counter reset: {counters.DRAFTS} fell by 60"):
+    with pytest.raises(ScrapeError) as raised:
         CounterDelta(before, after).total(counters.DRAFTS)
+
+    words = f"counter reset: {counters.DRAFTS} fell from 100 to 40 between two scrapes, so no delta can be formed"
+    assert str(raised.value) == words
+
+
+def _engines(*drafts: float) -> CounterPage:
+    """Return a page with the draft counter of several engines."""
+    labels = ({"engine": str(n), "model_name": "tiny"} for n in range(len(drafts)))
+    samples = (Sample(name=counters.DRAFTS, labels=of, value=value) for of, value in zip(labels, drafts, strict=True))
+    return CounterPage(samples=tuple(samples))
+
+
+@pytest.mark.parametrize(
+    ("after", "words"), [((40.0, 100.0), "fell from 100 to 40"), ((200.0, 9.0), "fell from 10 to 9")]
+)
+def test_case_46_a_reset_of_one_engine_is_seen_beside_another_that_rose(after: tuple[float, float], words: str) -> None:
+    """Case 46: the rise of one engine does not hide that another went back."""
+    with pytest.raises(ScrapeError, match=f"counter reset: {counters.DRAFTS} {words} between two scrapes"):
+        CounterDelta(_engines(100, 10), _engines(*after)).total(counters.DRAFTS)
+
+
+def test_case_46_a_series_that_vanished_is_a_reset() -> None:
+    """Case 46: an engine that counted and is gone from the later page has been restarted."""
+    with pytest.raises(ScrapeError, match=f"counter reset: {counters.DRAFTS} vanished between two scrapes"):
+        CounterDelta(_engines(100, 10), _engines(200)).total(counters.DRAFTS)
+
+
+def test_a_series_that_appeared_counts_from_zero() -> None:
+    """A label value that occurs first between two scrapes rose from nothing, and one that stood at 0 may go."""
+    assert CounterDelta(_engines(100), _engines(101, 7)).total(counters.DRAFTS) == 8
+    assert CounterDelta(_engines(100, 0), _engines(101)).total(counters.DRAFTS) == 1
+
+
+def test_case_46_a_reset_of_one_label_is_seen_behind_another(build: type[Build]) -> None:
+    """Case 46: whichever labels are asked for, a counter that went back anywhere gives no delta."""
+    before, after = build.page({}, finished={"length": 5, "abort": 3}), build.page({}, finished={"length": 9})
+
+    with pytest.raises(ScrapeError, match="vanished"):
+        CounterDelta(before, after).total(counters.FINISHED, finished_reason="length")
 
 
 def test_case_48_without_drafts_nothing_is_defined() -> None:
@@ -215,6 +263,30 @@ def test_positions_are_ordered_as_numbers() -> None:
     ]
 
     assert CounterPage(samples=tuple(samples)).speculation == ("2", "9", "10")
+
+
+@pytest.mark.parametrize("labels", [{"position": "first"}, {"position": "-1"}, {}])
+def test_positions_that_are_no_numbers_are_unreadable(labels: dict[str, str]) -> None:
+    """A draft position that is no number is an error of the page, not a fault of this package."""
+    page = CounterPage(samples=(Sample(name=counters.ACCEPTED_PER_POSITION, labels=labels, value=0),))
+
+    with pytest.raises(ScrapeError, match="/metrics has draft positions that are no numbers: "):
+        _ = page.speculation
+
+
+@pytest.mark.parametrize("value", [True, "12", None, float("nan"), float("inf")])
+def test_case_115_a_series_has_a_number(value: object) -> None:
+    """Case 115: a series whose value is no finite number is refused, not converted."""
+    with pytest.raises(ValidationError, match="value"):
+        Sample.model_validate({"name": counters.DRAFTS, "labels": {}, "value": value})
+
+
+def test_case_115_labels_are_texts() -> None:
+    """Case 115: a page with a label of another type is refused with its place."""
+    series = {"name": counters.DRAFTS, "labels": {"engine": 0}, "value": 1.0}
+
+    with pytest.raises(ValidationError, match=r"samples\.0\.labels\.engine"):
+        CounterPage.model_validate({"samples": (series,)})
 
 
 def test_models_of_a_page(captured: type[Captured]) -> None:

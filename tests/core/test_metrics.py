@@ -1,101 +1,23 @@
-"""The metric table, and the arithmetic of every row, on requests whose times are known."""
+"""The arithmetic of every metric, on requests whose times are known."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_specgate.core import counters, metrics
-from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.metrics import METRICS, Metric, decode_rate, e2e, measure, metric, tpot, ttft
+from pytest_specgate.core import metrics
+from pytest_specgate.core.metrics import METRICS, bunched_sends, decode_rate, e2e, measure, tpot, ttft
 
 if TYPE_CHECKING:
     from pytest_specgate.core.records import PointRecord, RequestRecord
     from tests.core.conftest import Build
 
-ROWS = [pytest.param(row, id=name) for name, row in METRICS.items()]
-SUFFIXES = {"s": "_s", "tokens/s": "_tokens_per_s", "requests/s": "_per_s", "tokens": "_tokens", "share": ""}
-
 
 def _timed(build: type[Build], *, first: float, last: float, tokens: int | None) -> RequestRecord:
     return build.request(ttft_s=first, last_token_s=last, output_tokens=tokens)
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_every_row_is_complete(row: Metric) -> None:
-    """Every metric has a label, a formula in words, a unit, a direction and a source."""
-    assert metric(row.name) is row
-    assert all([row.label, row.formula, row.unit, row.source])
-    assert row.better in {"higher", "lower"}
-    assert row.higher_is_better == (row.better == "higher")
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_stored_keys_carry_the_unit(row: Metric) -> None:
-    """The key in files is the name with its unit; a share has none."""
-    assert row.stored_key == row.name + SUFFIXES[row.unit]
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_minimum_number_of_requests(row: Metric) -> None:
-    """A percentile q asks for the smallest n with n * min(q, 1 - q) >= 5, anything else for one request."""
-    if row.quantile is None:
-        assert row.minimum_requests == 1
-        return
-    tail = min(row.quantile, 1 - row.quantile)
-
-    assert row.minimum_requests * tail >= 5 - 1e-9
-    assert (row.minimum_requests - 1) * tail < 5
-
-
-@pytest.mark.parametrize(
-    ("name", "needed"), [("ttft_p50", 10), ("ttft_p90", 50), ("ttft_p95", 100), ("ttft_p99", 500), ("tpot_p99", 500)]
-)
-def test_case_38_published_minimum(name: str, needed: int) -> None:
-    """Case 38: p50 needs 10 requests, p90 50, p95 100 and p99 500."""
-    assert metric(name).minimum_requests == needed
-
-
-@pytest.mark.parametrize(
-    ("name", "better"),
-    [
-        ("decode_rate_p50", "higher"),
-        ("output_throughput", "higher"),
-        ("request_throughput", "higher"),
-        ("acceptance_rate", "higher"),
-        ("acceptance_length", "higher"),
-        ("tokens_per_step", "higher"),
-        ("tpot_p50", "lower"),
-        ("ttft_p50", "lower"),
-        ("e2e_p99", "lower"),
-    ],
-)
-def test_case_92_directions_come_from_the_table(name: str, better: str) -> None:
-    """Case 92: each metric's direction is declared, not guessed from its name."""
-    assert metric(name).better == better
-
-
-def test_percentiles_lie_on_the_bad_side() -> None:
-    """Latencies have high percentiles, rates low ones: the tail that hurts."""
-    assert {"ttft_p99", "tpot_p95", "e2e_p90", "decode_rate_p1", "decode_rate_p5", "decode_rate_p10"} <= set(METRICS)
-    assert not {"ttft_p1", "decode_rate_p99"} & set(METRICS)
-
-
-def test_headline_rows_exist() -> None:
-    """What every table shows is in the table of metrics."""
-    assert set(metrics.HEADLINE) <= set(METRICS)
-
-
-@pytest.mark.parametrize(
-    ("name", "nearest"), [("ttft_50", "ttft_p50"), ("output_troughput", "output_throughput"), ("decode_rate", "")]
-)
-def test_an_unknown_metric_names_the_nearest(name: str, nearest: str) -> None:
-    """A misspelt metric is a usage error that names what was probably meant."""
-    with pytest.raises(UsageError, match=f"there is no metric '{name}'.*{nearest}"):
-        metric(name)
 
 
 def test_case_26_one_chunk_is_not_one_token(build: type[Build]) -> None:
@@ -116,17 +38,36 @@ def test_case_29_single_token_answers_have_no_tpot(build: type[Build]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "first", "last"),
-    [("tpot_p50", 0.50, 0.45), ("tpot_p50", 0.50, 0.50), ("ttft_p50", 0.0, 1.0), ("decode_rate_p50", 0.5, 0.45)],
+    ("name", "times", "shown"),
+    [
+        ("tpot_p50", (0.50, 0.45), "-0.005"),
+        ("tpot_p50", (0.50, 0.50), "0"),
+        ("decode_rate_p50", (0.50, 0.45), "-200"),
+        ("decode_rate_p50", (0.50, 0.50), "inf"),
+        ("ttft_p50", (0.0, 1.0), "0"),
+        ("ttft_p50", (-0.1, 1.0), "-0.1"),
+        ("e2e_p50", (0.5, -0.5), "-0.5"),
+    ],
 )
-def test_case_30_impossible_times_are_no_value(build: type[Build], *, name: str, first: float, last: float) -> None:
-    """Case 30: one request with a negative or zero time leaves the metric without a value."""
-    requests = [*(build.request(index) for index in range(10)), _timed(build, first=first, last=last, tokens=10)]
+def test_case_30_impossible_times_are_no_value(
+    build: type[Build], *, name: str, times: tuple[float, float], shown: str
+) -> None:
+    """Case 30: one request with a negative or zero time leaves the metric without a value, and is named."""
+    first, last = times
+    odd = build.request(7, ttft_s=first, last_token_s=last, output_tokens=11)
 
-    measured = measure(name, build.point(requests))
+    measured = measure(name, build.point([*(build.request(index) for index in range(10)), odd]))
 
-    assert measured.value is None
-    assert "impossible time" in (measured.missing or "")
+    assert measured == metrics.Measured(None, f"request 7 has an impossible value: {shown}")
+
+
+def test_the_first_impossible_request_is_named(build: type[Build]) -> None:
+    """Of several requests with an impossible time the first in sending order is named."""
+    odd = [build.request(index, ttft_s=0.0) for index in (4, 2)]
+
+    measured = measure("ttft_p50", build.point([*(build.request() for _ in range(10)), *odd]))
+
+    assert measured.missing == "request 4 has an impossible value: 0"
 
 
 def test_case_31_tpot_is_not_latency_over_tokens(build: type[Build]) -> None:
@@ -149,12 +90,14 @@ def test_case_33_decode_rate_over_the_decode_window(build: type[Build]) -> None:
 
 
 def test_case_34_failures_are_not_averaged_in(build: type[Build]) -> None:
-    """Case 34: failed requests enter no figure, neither as 0 nor otherwise."""
+    """Case 34: failed requests enter no figure, neither as 0 nor with the times they had before they failed."""
     good = [_timed(build, first=0.1, last=0.8, tokens=11) for _ in range(10)]
+    cut = [build.request(index, error="truncated", last_token_s=5.0) for index in range(12)]
 
-    measured = measure("e2e_p50", build.point([*good, build.failed(), build.failed()]))
+    point = build.point([*good, *cut, build.failed()])
 
-    assert measured.value == pytest.approx(0.8)
+    assert measure("e2e_p50", point).value == pytest.approx(0.8)
+    assert measure("request_throughput", point).value == pytest.approx(10 / 0.8)
 
 
 @pytest.mark.parametrize("name", [name for name in METRICS if METRICS[name].source == "client"])
@@ -174,11 +117,15 @@ def test_case_41_tpot_is_weighted_by_request(build: type[Build]) -> None:
 
 
 @pytest.mark.parametrize("tokens", [None, 0])
-def test_an_unknown_token_count_has_no_tpot(build: type[Build], tokens: int | None) -> None:
-    """Without the server's count there is no TPOT and no decode rate, and no throughput either."""
-    request = _timed(build, first=0.1, last=1.1, tokens=tokens)
+@pytest.mark.parametrize("name", ["tpot_p50", "decode_rate_p50"])
+def test_an_unknown_token_count_is_seen(build: type[Build], *, name: str, tokens: int | None) -> None:
+    """An answer without the server's count has no TPOT, which is not the same as an answer of one token."""
+    odd = build.request(3, output_tokens=tokens)
 
-    assert (tpot(request), decode_rate(request)) == (None, None)
+    measured = measure(name, build.point([*(build.request(index) for index in range(10)), odd]))
+
+    assert (math.isnan(tpot(odd) or 0.0), math.isnan(decode_rate(odd) or 0.0)) == (True, True)
+    assert measured == metrics.Measured(None, "request 3 has an impossible value: nan")
 
 
 def test_a_missing_token_count_leaves_no_throughput(build: type[Build]) -> None:
@@ -190,10 +137,39 @@ def test_a_missing_token_count_leaves_no_throughput(build: type[Build]) -> None:
     assert measured == metrics.Measured(None, "the server sent no usage for some requests, so their tokens are unknown")
 
 
-@pytest.mark.parametrize("time", ["ttft_s", "last_token_s"])
-def test_a_request_without_token_events_has_no_tpot(build: type[Build], time: str) -> None:
-    """A request without a first or last token event has no time per token."""
-    assert tpot(build.request().model_copy(update={time: None})) is None
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"ttft_s": None}, ("ttft_p50", "tpot_p50", "decode_rate_p50")),
+        ({"last_token_s": None}, ("e2e_p50", "tpot_p50", "decode_rate_p50")),
+    ],
+)
+def test_a_missing_time_is_seen(build: type[Build], *, changes: dict[str, Any], names: tuple[str, ...]) -> None:
+    """A complete answer without a first or last token event leaves what needs it without a value, and is named."""
+    odd = build.request(10, **changes)
+    point = build.point([*(build.request(index) for index in range(10)), odd])
+
+    for name in names:
+        assert measure(name, point) == metrics.Measured(None, "request 10 has an impossible value: nan")
+
+
+def test_an_answer_without_any_token_event_is_not_left_out(build: type[Build]) -> None:
+    """Two of twelve complete answers without a token event are named, not silently missing from a percentile."""
+    empty = [build.request(n, ttft_s=None, last_token_s=None, output_tokens=None, token_events=0) for n in (10, 11)]
+    point = build.point([*(build.request(index) for index in range(10)), *empty])
+
+    for name in ("ttft_p50", "e2e_p50", "tpot_p50", "decode_rate_p50"):
+        assert measure(name, point) == metrics.Measured(None, "request 10 has an impossible value: nan")
+    assert (math.isnan(ttft(empty[0])), math.isnan(e2e(empty[0]))) == (True, True)
+
+
+def test_answers_of_one_token_are_left_out_of_a_percentile(build: type[Build]) -> None:
+    """Beside enough others, an answer of one token has no time per token and hides none."""
+    single = [build.request(n, ttft_s=0.1, last_token_s=0.1, output_tokens=1) for n in (10, 11)]
+    point = build.point([*(build.request(index) for index in range(10)), *single])
+
+    assert measure("tpot_p50", point).value == pytest.approx(0.1)
+    assert measure("decode_rate_p50", point).value == pytest.approx(10)
 
 
 def test_latencies_of_a_request(build: type[Build]) -> None:
@@ -259,7 +235,7 @@ def test_case_46_a_reset_counter_gives_no_figure(build: type[Build]) -> None:
     measured = measure("tokens_per_step", swapped)
 
     assert measured.value is None
-    assert f"counter reset: {counters.FINISHED}" in (measured.missing or "")
+    assert "counter reset: vllm:" in (measured.missing or "")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -278,8 +254,30 @@ def test_a_figure_that_is_no_number_is_missing(
 
 
 def test_case_89_a_nan_time_is_impossible(build: type[Build]) -> None:
-    """Case 89: a NaN that slipped into a record is no value, and does not vanish in a percentile."""
+    """Case 89: a NaN or infinity that slipped into a record is no value, and does not vanish in a percentile."""
     requests = [build.request(n) for n in range(10)]
-    broken = requests[0].model_copy(update={"ttft_s": math.nan})
 
-    assert "impossible time" in (measure("ttft_p50", build.point([broken, *requests])).missing or "")
+    for value, shown in ((math.nan, "nan"), (math.inf, "inf"), (-math.inf, "-inf")):
+        broken = requests[3].model_copy(update={"ttft_s": value})
+        measured = measure("ttft_p50", build.point([*requests, broken]))
+
+        assert measured == metrics.Measured(None, f"request 3 has an impossible value: {shown}")
+
+
+@pytest.mark.parametrize(
+    ("at", "sends", "share"),
+    [
+        pytest.param(2, (0, 0, 1.000, 1.005, 2.000, 2.005), 1.0, id="lockstep"),
+        pytest.param(2, (0, 0, 1.0, 1.1, 1.2, 1.3), 0.0, id="one by one"),
+        pytest.param(2, (0, 0, 1.0, 1.001, 1.5, 2.0), 0.5, id="half of them"),
+        pytest.param(2, (0, 0, 1.0, 1.011), 0.0, id="just apart"),
+        pytest.param(2, (1.0, 0, 0, 1.001), 1.0, id="in any order"),
+        pytest.param(1, (0, 1, 2, 3), None, id="one worker"),
+        pytest.param(2, (0, 0, 1), None, id="no second wave"),
+    ],
+)
+def test_bunched_sends(build: type[Build], *, at: int, sends: tuple[float, ...], share: float | None) -> None:
+    """The share of sends after the first wave that come within 10 ms of another one."""
+    requests = [build.request(index, sent_s=float(sent)) for index, sent in enumerate(sends)]
+
+    assert bunched_sends(build.point(requests, at=at)) == share

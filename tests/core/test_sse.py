@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_specgate.core.sse import Decoder, Read, Timeline, events, timeline
+from pytest_specgate.core.sse import Read, Timeline, timeline
 
 DONE = "data: [DONE]\n\n"
 
@@ -30,11 +30,6 @@ def _usage(prompt_tokens: int, completion_tokens: int) -> str:
 def _timeline(*stream: tuple[float, str], failure: str | None = None) -> Timeline:
     """Read a stream of (milliseconds, text of one network read)."""
     return timeline((Read(at / 1000, text.encode()) for at, text in stream), failure=failure)
-
-
-def _decoded(*reads: bytes) -> list[str]:
-    decoder = Decoder()
-    return [data for read in reads for data in decoder.feed(read)]
 
 
 @pytest.mark.parametrize("content", ["", None])
@@ -93,21 +88,6 @@ def test_case_7_comments_and_ids_dispatch_nothing() -> None:
     assert (seen.text, len(seen.token_events), seen.error) == ("ab", 2, None)
 
 
-@pytest.mark.parametrize(
-    "reads",
-    [
-        pytest.param([b'data:{"x":1}\r', b"\n\r\ndata:[DONE]\r\n\r\n"], id="CRLF split between reads"),
-        pytest.param([b'data:{"x":1}\r\rdata:[DONE]\r\r'], id="bare CR"),
-        pytest.param([b'data:{"x":1}\r', b"\rdata:[DONE]\r", b"\r"], id="bare CR split"),
-        pytest.param([b'data:{"x":1}\n\ndata:[DONE]\n\n'], id="LF"),
-        pytest.param([b'data:{"x":1}\r\n\ndata:[DONE]\n\r\n'], id="mixed"),
-    ],
-)
-def test_case_8_every_line_end(reads: list[bytes]) -> None:
-    """Case 8: lines end in CR, LF or CRLF, wherever the reads are cut, and `data:` needs no blank."""
-    assert _decoded(*reads) == ['{"x":1}', "[DONE]"]
-
-
 def test_case_9_one_byte_a_read() -> None:
     """Case 9: an event cut into single bytes has its exact text and the time of the read that completed it."""
     text = "café 漢"
@@ -155,6 +135,30 @@ def test_case_13_error_events_without_a_message(error: object, words: str) -> No
     seen = _timeline((5, _event(error=error) + DONE))
 
     assert seen.error == f"the server sent an error event: {words}"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"object": "error", "message": "engine died", "code": 500}, "engine died"),
+        ({"object": "error", "error": {"message": "engine died"}}, "engine died"),
+        ({"object": "error", "code": 500}, '{"object": "error", "code": 500}'),
+    ],
+)
+def test_case_13_error_events_of_the_old_form(body: dict[str, object], words: str) -> None:
+    """Case 13: an error object without the key `error` fails the request as well, also after tokens."""
+    for before in ("", _text("a", "length") + _usage(1, 1)):
+        seen = _timeline((5, before + _event(**body) + DONE))
+
+        assert seen.error == f"the server sent an error event: {words}"
+
+
+@pytest.mark.parametrize("body", [{"error": None}, {"object": "text_completion"}])
+def test_case_13_an_event_without_an_error_is_none(body: dict[str, object]) -> None:
+    """Case 13: an empty error and an object of another kind are no error."""
+    seen = _timeline((5, _event(**body, choices=[{"text": "a", "finish_reason": "length"}]) + _usage(1, 1) + DONE))
+
+    assert (seen.text, seen.error) == ("a", None)
 
 
 def test_the_first_error_is_the_one_named() -> None:
@@ -245,6 +249,66 @@ def test_events_that_are_no_json_objects_fail_the_request(data: str, error: str)
     assert (seen.error or "").startswith(error)
 
 
+@pytest.mark.parametrize("choices", [["x"], [None], [{"text": "a"}, 5], 5, {"a": 1}, "x", True])
+def test_choices_that_are_no_list_of_objects_fail_the_request(choices: object) -> None:
+    """Choices of another form are a failed request that quotes them, and no token event."""
+    seen = _timeline((5, _event(choices=choices) + DONE))
+
+    assert (seen.error or "").startswith('an event has choices of another form: \'{"choices": ')
+    assert seen.token_events == ()
+
+
+@pytest.mark.parametrize("body", [{}, {"choices": None}, {"choices": []}])
+def test_events_without_choices_are_no_fault(body: dict[str, object]) -> None:
+    """An event that has no choices, such as one with usage only, is no token event and no fault."""
+    seen = _timeline((5, _text("a", "length") + _event(**body) + _usage(1, 1) + DONE))
+
+    assert (len(seen.token_events), seen.error) == (1, None)
+
+
+def test_usage_beside_broken_choices_still_counts() -> None:
+    """What the server counted is kept of an event whose choices are broken."""
+    seen = _timeline((5, _event(choices=5, usage={"prompt_tokens": 4, "completion_tokens": 2}) + DONE))
+
+    assert (seen.prompt_tokens, seen.output_tokens) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        pytest.param(DONE, id="end mark only"),
+        pytest.param(_usage(4, 2) + DONE, id="usage only"),
+        pytest.param(_delta(role="assistant", content="") + DONE, id="role only"),
+        pytest.param(_delta("length", role="assistant") + _usage(4, 2) + DONE, id="role, reason and usage"),
+    ],
+)
+def test_a_stream_without_a_token_event_is_no_answer(stream: str) -> None:
+    """A stream that ends as it should but brings no token is no complete answer."""
+    seen = _timeline((5, stream))
+
+    assert (seen.token_events, seen.error) == ((), "the stream ended without a token event")
+
+
+def test_case_15_without_a_token_event_reason_and_usage_are_no_end() -> None:
+    """Case 15: finish reason and usage stand for an end mark only where there was a token."""
+    seen = _timeline((5, _delta("length", role="assistant") + _usage(4, 2)))
+
+    assert seen.error == "truncated: the stream ended after 0 token events without an end mark"
+
+
+@pytest.mark.parametrize("stream", ["", DONE, _text("a")])
+def test_a_failure_outside_names_what_the_stream_lacks(stream: str) -> None:
+    """A lost connection is the reason also where the stream by itself would be truncated or empty."""
+    assert _timeline((5, stream), failure="connection lost").error == "connection lost"
+
+
+def test_broken_bytes_do_not_hide_the_first_error() -> None:
+    """A line of broken UTF-8 after an error event does not replace its message."""
+    seen = timeline([Read(0.1, _event(error={"message": "engine died"}).encode() + b"data: \xff\n\n")])
+
+    assert seen.error == "the server sent an error event: engine died"
+
+
 def test_bytes_that_are_no_utf8_fail_the_request() -> None:
     """A line of broken UTF-8 fails the request; what came before it keeps its times."""
     seen = timeline([Read(0.1, _text("a").encode()), Read(0.2, b"data: \xff\n\n")])
@@ -266,20 +330,3 @@ def test_nothing_arrived() -> None:
 
     assert (seen.token_events, seen.first_text_s, seen.closed_s) == ((), None, None)
     assert seen.error == "truncated: the stream ended after 0 token events without an end mark"
-
-
-def test_a_byte_order_mark_is_skipped_once() -> None:
-    """A byte order mark at the head of the stream is no part of the first field's name."""
-    assert _decoded(b"\xef\xbb\xbfdata: a\n\n") == ["a"]
-
-
-def test_only_one_blank_after_the_colon_is_removed() -> None:
-    """One blank after the colon belongs to the format, further ones to the data; unknown fields are ignored."""
-    assert _decoded(b"retry: 5\ndata:  a\ndata\n\n") == [" a\n"]
-
-
-def test_events_carry_the_time_of_the_completing_read() -> None:
-    """Several events of one read share its time."""
-    reads = [Read(0.1, b"data: a\n"), Read(0.2, b"\ndata: b\n\nda"), Read(0.3, b"ta: c\n\n")]
-
-    assert [(event.at_s, event.data) for event in events(reads)] == [(0.2, "a"), (0.2, "b"), (0.3, "c")]

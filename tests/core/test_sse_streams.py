@@ -22,7 +22,8 @@ STREAM = (
     'data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5}}\n\r\n'
     "data: [DONE]\r\n\r\n"
 ).encode()
-CUTS = st.lists(st.integers(1, len(STREAM) - 1), unique=True, max_size=40).map(sorted)
+CUTS = st.lists(st.integers(0, len(STREAM)), max_size=40).map(sorted)
+"""Places to cut at; a place that occurs twice makes an empty read."""
 
 
 def _cut(stream: bytes, cuts: list[int]) -> list[Read]:
@@ -107,7 +108,7 @@ def test_streams_of_killed_servers_are_failures(captured: type[Captured], *, nam
     assert (seen.error or "").startswith(error)
 
 
-@given(st.lists(st.integers(1, 13_000), unique=True, max_size=60).map(sorted))
+@given(st.lists(st.integers(0, 13_000), max_size=60).map(sorted))
 def test_a_real_stream_survives_any_cut(captured: type[Captured], cuts: list[int]) -> None:
     """A captured stream cut elsewhere has the same text and counts."""
     stream = b"".join(read.data for read in captured.reads("completions_c8_14"))

@@ -156,6 +156,25 @@ def test_no_judgement_between_looks() -> None:
     assert (seen.decision, seen.reason, seen.lower) == ("CONTINUE", "next look at 4 rounds", None)
 
 
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("df", [0.0, 2.0, 2.9])
+def test_without_any_look_the_answer_is_inconclusive(n: int, df: float) -> None:
+    """Where no look exists nothing is decided, also when a little is known of the noise."""
+    noise = Noise(0.01, df)
+
+    seen = look([0.0] * n, delta=0.05, noise=noise, plan=Plan(looks(n, noise)))
+
+    assert (seen.decision, seen.lower, seen.upper) == ("INCONCLUSIVE", None, None)
+    assert seen.reason.startswith("noise unknown")
+
+
+@pytest.mark.parametrize("n", [7, 8, 12])
+def test_more_rounds_than_planned_are_refused(n: int) -> None:
+    """Rounds beyond the last look do not wait for a look that lies behind them."""
+    with pytest.raises(ValueError, match=f"^{n} rounds, but the plan of this threshold ends with 6$"):
+        look([0.0] * n, delta=0.05, noise=KNOWN, plan=Plan((2, 4, 6)))
+
+
 def test_an_order_effect_above_the_cap_is_flagged_and_kept_in_the_variance() -> None:
     """A significant drift of 3 % per boot stays in the variance and is named in a flag."""
     seen = look([0.0298, -0.0302, 0.03, -0.0297], delta=0.01, noise=KNOWN, plan=Plan((2, 4, 6)))
@@ -172,10 +191,33 @@ def test_no_order_effect_is_reported_where_there_is_none() -> None:
     assert (seen.order_effect, seen.flags) == (None, ())
 
 
-def test_futility_needs_three_degrees_of_freedom() -> None:
-    """Two rounds that contradict the calibration have one degree of freedom, too few to give up early."""
-    seen = look([-0.22, 0.001], delta=0.01, noise=Noise(0.002, 10), plan=Plan((2, 4, 6)))
+def test_the_order_of_boots_decides_the_sign_of_a_drift() -> None:
+    """The same ratios booted candidate first are a drift the other way, with the same bounds."""
+    ratios, noise, plan = [0.0098, -0.0102, 0.01, -0.0097], UNKNOWN_NOISE, Plan((4, 6))
 
+    planned = look(ratios, delta=0.01, noise=noise, plan=plan)
+    turned = look(ratios, delta=0.01, noise=noise, plan=plan, candidate_first=[True, False, True, False])
+
+    assert planned.order_effect == pytest.approx(0.009925)
+    assert turned.order_effect == pytest.approx(-0.009925)
+    assert (planned.lower, planned.upper) == (turned.lower, turned.upper)
+
+
+def test_one_order_alone_shows_no_drift() -> None:
+    """Without two rounds of each order no drift can be told from scatter."""
+    ratios = [0.0098, -0.0102, 0.01, -0.0097]
+
+    seen = look(ratios, delta=0.01, noise=UNKNOWN_NOISE, plan=Plan((4, 6)), candidate_first=[False] * 3 + [True])
+
+    assert seen.order_effect is None
+
+
+def test_futility_needs_three_degrees_of_freedom() -> None:
+    """Two rounds that contradict the calibration have one degree of freedom, too few to give up on a slim chance."""
+    seen = look([-0.02, 0.0], delta=0.01, noise=Noise(0.002, 10), plan=Plan((2, 4, 6)))
+
+    assert seen.decision_chance is not None
+    assert seen.decision_chance < statistics.FUTILITY
     assert (seen.df, seen.decision) == (1, "CONTINUE")
 
 

@@ -1,0 +1,294 @@
+"""What must not be judged: arms that are not as declared, and points that cannot be trusted."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_specgate.core import counters
+from pytest_specgate.core.counters import CounterPage, SpeculationDelta
+from pytest_specgate.core.records import Failure
+from pytest_specgate.core.validity import boot_problem, point_problem, unproved
+
+if TYPE_CHECKING:
+    from pytest_specgate.core.records import PointRecord, RequestRecord
+    from tests.core.conftest import Build
+
+SPECULATION = (counters.DRAFTS, counters.DRAFT_TOKENS, counters.ACCEPTED_TOKENS)
+
+
+def _page(build: type[Build], *, positions: int = 0, model: str = "tiny") -> CounterPage:
+    """Return the page of a fresh server with a number of draft positions."""
+    values = {counters.GENERATION_TOKENS: 0.0}
+    if positions:
+        values |= dict.fromkeys(SPECULATION, 0.0)
+    return build.page(values, positions=(0,) * positions, finished={}, model=model)
+
+
+def _resolved(k: int | None) -> Any:
+    return None if k is None else {"method": "ngram", "num_speculative_tokens": k}
+
+
+@pytest.mark.parametrize("k", [None, 4, 7])
+def test_an_arm_as_declared_is_proved(build: type[Build], k: int | None) -> None:
+    """A server that resolved and counts what was declared raises no doubt."""
+    page = _page(build, positions=k or 0)
+
+    assert unproved(build.arm(k), speculative_config=_resolved(k), page=page, model="tiny") is None
+
+
+@pytest.mark.parametrize(
+    ("declared", "resolved", "counted", "problem"),
+    [
+        (4, None, 0, "arm k4: speculation is declared, but the server resolved none"),
+        (4, 7, 7, "arm k4: k=4 is declared, but the server resolved k=7"),
+        (4, 4, 7, "arm k4: k=4 is declared, but the server counts 7 draft positions"),
+        (4, 4, 0, "arm k4: k=4 is declared, but the server counts 0 draft positions"),
+        (None, 4, 4, "arm off: no speculation is declared, but the server runs it with k=4"),
+        (None, 4, 0, "arm off: no speculation is declared, but the server runs it with k=4"),
+        (None, None, 5, "arm off: no speculation is declared, but the server runs it with k=5"),
+    ],
+)
+def test_an_arm_that_is_not_as_declared(
+    build: type[Build], *, declared: int | None, resolved: int | None, counted: int, problem: str
+) -> None:
+    """What the server resolved and what it counts must both be the declaration, in either direction."""
+    page = _page(build, positions=counted)
+
+    seen = unproved(build.arm(declared), speculative_config=_resolved(resolved), page=page, model="tiny")
+
+    assert seen == Failure(reason="arm-not-as-declared", message=problem)
+
+
+def test_case_53_somebody_elses_model(build: type[Build]) -> None:
+    """Case 53: a page that counts for another model is not our server's, and both names are said."""
+    page = _page(build, positions=4, model="other")
+
+    seen = unproved(build.arm(4), speculative_config=_resolved(4), page=page, model="tiny")
+
+    assert seen is not None
+    assert seen.message == "arm k4: the server counts for model other, not for tiny"
+
+
+def test_an_arm_that_declares_no_horizon_takes_the_servers(build: type[Build]) -> None:
+    """Where an arm leaves k to the server, any k proves it."""
+    arm = build.arm().vary("mtp", args={"speculative_config": {"method": "mtp"}})
+
+    assert unproved(arm, speculative_config=_resolved(3), page=_page(build, positions=3), model="tiny") is None
+
+
+def test_a_boot_that_failed_keeps_its_reason(build: type[Build]) -> None:
+    """The failure of a boot is passed on as it is."""
+    arm, failure = build.arm(), Failure(reason="server-died", message="it died", detail="boom")
+    boot = build.boot(arm, build.profile()).model_copy(update={"failure": failure})
+
+    assert boot_problem(arm, boot, build.profile()) == failure
+
+
+def test_a_boot_without_all_points_was_not_measured(build: type[Build]) -> None:
+    """A boot that lacks points of the profile names them."""
+    boot = build.boot(build.arm(), build.profile(requests={1: 10}), number=3)
+
+    seen = boot_problem(build.arm(), boot, build.profile(requests={1: 10, 8: 16, 32: 64}))
+
+    assert seen == Failure(reason="not-measured", message="arm off, round 3: c=8, c=32 was not measured")
+
+
+def test_a_complete_boot_has_no_problem(build: type[Build]) -> None:
+    """A boot with every point of the profile can be judged."""
+    assert boot_problem(build.arm(), build.boot(build.arm(), build.profile()), build.profile()) is None
+
+
+def _requests(build: type[Build], count: int = 10) -> list[RequestRecord]:
+    return [build.request(index) for index in range(count)]
+
+
+def _problem(build: type[Build], point: PointRecord, *, k: int | None = None) -> tuple[str, str] | None:
+    """Return reason and message of what is wrong with a point of ten requests, if anything is."""
+    seen = point_problem(build.arm(k), point, build.profile())
+    return seen if seen is None else (seen.reason, seen.message)
+
+
+@pytest.mark.parametrize("k", [None, 4, 7])
+def test_a_sound_point_has_no_problem(build: type[Build], k: int | None) -> None:
+    """A point whose requests completed and whose counters agree can be judged."""
+    speculation = None if k is None else build.drafted(10, k=k)
+
+    assert _problem(build, build.point(_requests(build), speculation=speculation), k=k) is None
+
+
+def test_case_13_a_request_that_failed_in_its_stream(build: type[Build]) -> None:
+    """Case 13: one request with an error event makes the point invalid, and its error is shown."""
+    broken = build.request(9, error="the server sent an error event: engine died")
+
+    seen = _problem(build, build.point([*_requests(build, 9), broken]))
+
+    words = "arm off at c=1: 1 of 10 requests failed, the first with: the server sent an error event: engine died"
+    assert seen == ("failed-requests", words)
+
+
+@pytest.mark.parametrize(("good", "bad"), [(2, 8), (0, 10)], ids=["case 34", "case 35"])
+def test_cases_34_35_failed_requests(build: type[Build], *, good: int, bad: int) -> None:
+    """Cases 34, 35: a point with failures, or with nothing else, is invalid whatever the rest looks like."""
+    requests = [*_requests(build, good), *(build.failed(index) for index in range(bad))]
+
+    seen = _problem(build, build.point(requests))
+
+    words = f"arm off at c=1: {bad} of 10 requests failed, the first with: HTTP 500: engine died"
+    assert seen == ("failed-requests", words)
+
+
+def test_case_102_failures_make_no_arm_fast(build: type[Build]) -> None:
+    """Case 102: fast answers beside failed ones are not celebrated."""
+    fast = [build.request(index, speed=5.0) for index in range(7)]
+
+    seen = _problem(build, build.point([*fast, *(build.failed() for _ in range(3))]))
+
+    assert seen is not None
+    assert seen[0] == "failed-requests"
+
+
+def test_too_few_requests(build: type[Build]) -> None:
+    """A point with fewer requests than the profile asks is invalid although none failed."""
+    assert _problem(build, build.point(_requests(build, 9))) == (
+        "too-few-requests",
+        "arm off at c=1: 9 of 10 requests completed",
+    )
+
+
+def _with_counter(point: PointRecord, name: str, rise: float, **labels: str) -> PointRecord:
+    """Return the point with a counter of its later page raised."""
+    samples = [
+        sample.model_copy(update={"value": sample.value + rise})
+        if sample.name == name and labels.items() <= sample.labels.items()
+        else sample
+        for sample in point.after.samples
+    ]
+    return point.model_copy(update={"after": CounterPage(samples=tuple(samples))})
+
+
+def test_case_62_a_success_that_was_aborted(build: type[Build]) -> None:
+    """Case 62: requests that the server aborted make the point invalid, although the client saw successes."""
+    point = _with_counter(build.point(_requests(build)), counters.FINISHED, 3, finished_reason="abort")
+
+    assert _problem(build, point) == (
+        "aborted-requests",
+        "arm off at c=1: the server ended requests by {'abort': 3}",
+    )
+
+
+@pytest.mark.parametrize(("rise", "reason", "theirs"), [(7, "foreign-traffic", 117), (-7, "counter-mismatch", 103)])
+def test_tokens_of_server_and_client_must_agree(build: type[Build], *, rise: float, reason: str, theirs: int) -> None:
+    """More tokens at the server are somebody else's traffic, fewer are a broken count; both are invalid."""
+    point = _with_counter(build.point(_requests(build)), counters.GENERATION_TOKENS, rise)
+
+    words = f"arm off at c=1: the server generated {theirs} tokens, our requests received 110"
+    assert _problem(build, point) == (reason, words)
+
+
+@pytest.mark.parametrize("count", [1, 10])
+def test_requests_without_usage(build: type[Build], count: int) -> None:
+    """Tokens that the client could not count make the point invalid: they are not nothing, and not a length."""
+    uncounted = [build.request(index, output_tokens=None) for index in range(count)]
+
+    seen = _problem(build, build.point([*_requests(build, 10 - count), *uncounted]))
+
+    words = f"arm off at c=1: the server sent no usage for {count} requests, so their tokens are unknown"
+    assert seen == ("no-usage", words)
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 10, 12])
+def test_case_77_an_answer_of_another_length(build: type[Build], tokens: int) -> None:
+    """Case 77: where the end token is ignored, an answer that is shorter or longer than asked for is invalid."""
+    odd = [build.request(index, output_tokens=tokens) for index in (4, 5)]
+
+    seen = _problem(build, build.point([*_requests(build, 8), *odd]))
+
+    assert seen == ("output-lengths", f"arm off at c=1: request 4 ended after {tokens} of 11 output tokens")
+
+
+def test_answers_that_may_end_by_themselves_may_be_short(build: type[Build]) -> None:
+    """Where the end token counts, answers of any length are what was asked for."""
+    point = build.point([build.request(index, output_tokens=1 + index) for index in range(10)])
+
+    assert point_problem(build.arm(), point, build.profile(ignore_eos=False)) is None
+
+
+def test_usage_is_asked_of_every_answer(build: type[Build]) -> None:
+    """Where the end token counts, an answer without a count is invalid all the same."""
+    point = build.point([*_requests(build, 9), build.request(9, output_tokens=None)])
+
+    seen = point_problem(build.arm(), point, build.profile(ignore_eos=False))
+
+    assert seen is not None
+    assert seen.reason == "no-usage"
+
+
+def test_lengths_and_usage_are_those_of_complete_answers(build: type[Build]) -> None:
+    """A failed request is named as failed, whatever its length or its missing count."""
+    broken = build.request(9, error="truncated", output_tokens=None)
+
+    seen = _problem(build, build.point([*_requests(build, 9), broken]))
+
+    assert seen is not None
+    assert seen[0] == "failed-requests"
+
+
+def test_case_46_a_reset_counter_is_unreadable(build: type[Build]) -> None:
+    """Case 46: counters that went back make the point invalid, and are named."""
+    point = build.point(_requests(build))
+    reset = point.model_copy(update={"before": point.after, "after": point.before})
+
+    seen = _problem(build, reset)
+
+    assert seen is not None
+    assert seen[0] == "counters-unreadable"
+    assert seen[1].startswith("arm off at c=1: counter reset: vllm:")
+
+
+def test_case_50_a_page_without_series_is_unreadable(build: type[Build]) -> None:
+    """Case 50: a page without the engine's series does not read as "speculation off, 0 drafts"."""
+    empty = CounterPage(samples=())
+    point = build.point(_requests(build)).model_copy(update={"before": empty, "after": empty})
+
+    seen = _problem(build, point)
+
+    assert seen is not None
+    assert (seen[0], "--disable-log-stats" in seen[1]) == ("counters-unreadable", True)
+
+
+def test_case_48_speculation_that_never_drafted(build: type[Build]) -> None:
+    """Case 48: an arm that declares k and drafts nothing while tokens flow is invalid."""
+    idle = SpeculationDelta(0, 0, 0, (0, 0, 0, 0))
+
+    seen = _problem(build, build.point(_requests(build), speculation=idle), k=4)
+
+    assert seen == ("speculation-inactive", "arm k4 at c=1: speculation did not run: 0 drafts")
+
+
+def test_an_arm_that_lost_its_speculation_counters(build: type[Build]) -> None:
+    """An arm that declares speculation but has no such series at a point is not as declared."""
+    seen = _problem(build, build.point(_requests(build)), k=4)
+
+    assert seen == ("arm-not-as-declared", "arm k4 at c=1: the server has no speculation counters")
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"accepted_tokens": 61}, "accepted tokens by position sum to 60, not to 61"),
+        ({"accepted_per_position": (10, 20, 30, 0)}, "accepted tokens rise with the position: [10, 20, 30, 0]"),
+        ({"draft_tokens": 59}, "60 tokens accepted of 59 drafted"),
+        ({"draft_tokens": 161}, "161 draft tokens in 40 drafts of at most 4"),
+        ({"accepted_per_position": (30, 20, 10)}, "160 draft tokens in 40 drafts of at most 3"),
+    ],
+)
+def test_case_55_broken_identities(build: type[Build], *, changes: dict[str, Any], problem: str) -> None:
+    """Case 55: counters that contradict each other make the point invalid, and the identity is named."""
+    broken = dataclasses.replace(build.drafted(10, k=4), **changes)
+
+    seen = _problem(build, build.point(_requests(build), speculation=broken), k=4)
+
+    assert seen == ("counter-identity", f"arm k4 at c=1: impossible counters: {problem}")
