@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_specgate.adapters.server import VllmEngine
     from pytest_specgate.core.arms import Arm
+    from pytest_specgate.core.errors import ServerStartError
     from pytest_specgate.core.gate import Threshold
     from pytest_specgate.core.measured import MeasuredWindow
     from pytest_specgate.core.ports import Server
@@ -89,6 +90,8 @@ class LocalWiring:
         self._options = options
         self._environment = environment
         self._kept: _KeptServer | None = None
+        self._servers: VllmEngine | None = None
+        self._dead: list[tuple[Arm, ServerStartError]] = []
 
     def check(self, arms: Sequence[Arm]) -> None:
         """Raise `UsageError` for what would stop an arm from starting."""
@@ -120,7 +123,11 @@ class LocalWiring:
                 store=store,
                 progress=_Progress(say),
             )
-            return MeasuredWindow(measure(plan, ports), str(store.path))
+            try:
+                return MeasuredWindow(measure(plan, ports), str(store.path))
+            except KeyboardInterrupt:
+                say(f"interrupted; what was measured so far is in {store.path}")
+                raise
 
     def server(self, arm: Arm) -> Server:
         """Return a running server of an arm; another arm's is stopped first."""
@@ -128,10 +135,24 @@ class LocalWiring:
             self._kept.server.ensure_alive()
             return self._kept.server
         self.stop_server()
+        for dead, error in self._dead:
+            if dead == arm:
+                raise error
+        return self._start(arm)
+
+    def _start(self, arm: Arm) -> Server:
+        from pytest_specgate.core.errors import ServerStartError  # noqa: PLC0415  - only gates pay for it
+
+        if self._servers is None:
+            self._servers = self._engine(self._options.results / f"servers-{os.getpid()}")
+        self._servers.check(arm)
         stack = contextlib.ExitStack()
-        engine = self._engine(self._options.results / "servers")
-        engine.check(arm)
-        server = stack.enter_context(engine.start(arm))
+        try:
+            server = stack.enter_context(self._servers.start(arm))
+        except ServerStartError as error:
+            # It would take as long to fail for the next test that asks for it.
+            self._dead.append((arm, error))
+            raise
         self._kept = _KeptServer(arm, server, stack)
         return server
 

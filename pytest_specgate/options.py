@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 N = TypeVar("N", int, float)
+D = TypeVar("D", float, None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,20 +99,28 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
     Raises:
         pytest.UsageError: an empty or unreadable value.
     """
-    texts = {option.name: _text(config, option, environment) for option in _OPTIONS}
-    rounds, start_limit = texts["rounds"], texts["start_limit"]
+    found = {option.name: _given(config, option, environment) for option in _OPTIONS}
+    texts = {name: given.text for name, given in found.items() if given is not None}
     here = config.invocation_params.dir
     return GateOptions(
         # Not resolved: a virtual environment's interpreter is a link, and only its own path means that environment.
-        engine_python=here / Path(texts["engine_python"] or sys.executable).expanduser(),
-        engine_command=tuple(shlex.split(texts["engine_command"] or "")),
-        results=here / Path(texts["results"] or "specgate-results").expanduser(),
-        rounds=None if rounds is None else _number(rounds, "rounds", int),
-        start_limit_s=600.0 if start_limit is None else _number(start_limit, "start_limit", float),
+        engine_python=here / Path(texts.get("engine_python", sys.executable)).expanduser(),
+        engine_command=tuple(shlex.split(texts.get("engine_command", ""))),
+        results=here / Path(texts.get("results", "specgate-results")).expanduser(),
+        rounds=_number(found["rounds"], int, default=None),
+        start_limit_s=_number(found["start_limit"], float, default=600.0),
     )
 
 
-def _text(config: pytest.Config, option: _Option, environment: Mapping[str, str]) -> str | None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Given:
+    """What the user wrote, and where."""
+
+    place: str
+    text: str
+
+
+def _given(config: pytest.Config, option: _Option, environment: Mapping[str, str]) -> _Given | None:
     sources = (
         (option.flag, config.getoption(option.ini)),
         (option.variable, environment.get(option.variable)),
@@ -122,16 +131,18 @@ def _text(config: pytest.Config, option: _Option, environment: Mapping[str, str]
             continue
         if not value.strip():
             raise pytest.UsageError(f"{place} is empty: give it a value or leave it out")
-        return str(value)
+        return _Given(place, str(value))
     return None
 
 
-def _number(text: str, name: str, kind: Callable[[str], N]) -> N:
-    flag = f"--specgate-{name.replace('_', '-')}"
+def _number(given: _Given | None, kind: Callable[[str], N], *, default: D) -> N | D:
+    if given is None:
+        return default
+    what = "a whole number" if kind is int else "a number"
     try:
-        number = kind(text)
+        number = kind(given.text)
     except ValueError:
-        raise pytest.UsageError(f"{flag}={text} is not a number") from None
+        number = kind("-1")
     if not 0 < number < float("inf"):
-        raise pytest.UsageError(f"{flag}={text} must be above 0")
+        raise pytest.UsageError(f"{given.place}={given.text} is not {what} above 0")
     return number

@@ -79,20 +79,32 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
     gates = session_of(item.config)
     gates.prepare(item)
-    result = yield
-    gates.enforce(item)
-    return result
+    with gates.judging(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep a threshold that was not accepted failed, whatever ``xfail`` marks say: only `verdict.expect` accepts."""
+    report = yield
+    gates = item.config.stash.get(SESSION_KEY, None)
+    if call.when == "call" and gates is not None and gates.refused(item):
+        report.outcome = "failed"
+        vars(report).pop("wasxfail", None)
+    return report
 
 
 def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
     """Print the word of a verdict instead of FAILED, and say when a pass was an expected other outcome."""
     properties = dict(report.user_properties) if isinstance(report, pytest.TestReport) else {}
-    outcome = properties.get("specgate_outcome")
-    if outcome is None or not isinstance(report, pytest.TestReport) or report.when != "call":
+    outcome = properties.get("specgate_outcome", "PASS")
+    if outcome == "PASS" or report.when != "call":
         return None
     if report.failed:
         return "failed", "F", str(outcome)
-    return ("passed", ".", f"{outcome} (expected)") if outcome != "PASS" else None
+    return ("passed", ".", f"{outcome} (expected)") if "specgate_expected" in properties else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
@@ -13,6 +14,7 @@ from pytest_specgate.core.arms import ArmPair, arms_of
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.judge import judge
+from pytest_specgate.core.verdict import UnexpectedOutcomeError
 from pytest_specgate.reporting.messages import Judged, failure_text, outcome_line, window_lines
 from pytest_specgate.reporting.properties import EXPECTED_PROPERTY, properties
 from pytest_specgate.translate import one_sentence
@@ -64,6 +66,8 @@ class GateSession:
         self._workers = workers
         self._say = say
         self._windows: dict[str, Window] = {}
+        self._thresholds = 0
+        self._judged: dict[str, Verdict] = {}
 
     def plan(self, items: Sequence[pytest.Item], *, check: bool) -> None:
         """Find out which windows the collected items need.
@@ -71,6 +75,17 @@ class GateSession:
         Raises:
             pytest.UsageError: two arms of one window share a name, or an arm could not be started.
         """
+        self._thresholds = sum(threshold_of(item) is not None for item in items)
+        try:
+            self._windows = {key: Window(plan) for key, plan in self._plans(items).items()}
+            for window in self._windows.values():
+                if check:
+                    self._wiring.check(arms_of(window.plan.pairs))
+        except UsageError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def _plans(self, items: Sequence[pytest.Item]) -> dict[str, WindowPlan]:
+        """Group pairs and gates by the profile that they share."""
         pairs: dict[str, list[ArmPair]] = {}
         gates: dict[str, list[Gate]] = {}
         for item in items:
@@ -81,14 +96,7 @@ class GateSession:
                 gate = self.gate(item)
                 if gate is not None and gate not in gates.setdefault(key, []):
                     gates[key].append(gate)
-        try:
-            for key, of_window in pairs.items():
-                plan = WindowPlan(tuple(of_window), tuple(gates.get(key, ())))
-                self._windows[key] = Window(plan)
-                if check:
-                    self._wiring.check(arms_of(plan.pairs))
-        except UsageError as error:
-            raise pytest.UsageError(str(error)) from None
+        return {key: WindowPlan(tuple(found), tuple(gates.get(key, ()))) for key, found in pairs.items()}
 
     def pairs(self, item: pytest.Item) -> tuple[ArmPair, ...]:
         """Return the pairs that an item needs measured."""
@@ -113,14 +121,17 @@ class GateSession:
         pairs = self.pairs(item)
         if not pairs:
             raise UsageError(f"{item.nodeid} reads a window, but is no gate and has no @measured(pair)")
-        if self._workers > 1:
-            raise UsageError(
-                f"gates cannot run on {self._workers} xdist workers: servers would share the machine; use -n 0 or -n 1"
-            )
+        self._refuse_company()
         window = self._windows[pairs[0].profile.fingerprint()]
         if window.measured is None and window.error is None:
             self._measure(window)
         return window
+
+    def _refuse_company(self) -> None:
+        if self._workers > 1:
+            raise UsageError(
+                f"gates cannot run on {self._workers} xdist workers: servers would share the machine; use -n 0 or -n 1"
+            )
 
     def _measure(self, window: Window) -> None:
         self._wiring.stop_server()
@@ -161,37 +172,56 @@ class GateSession:
     def prepare(self, item: pytest.Item) -> None:
         """Measure what an item judges, and put its verdict into the junit properties."""
         with one_sentence():
-            known = {name for name, _ in item.user_properties}
-            item.user_properties += [entry for entry in properties(self.verdict(item)) if entry[0] not in known]
+            verdict = self.verdict(item)
+        known = {name for name, _ in item.user_properties}
+        item.user_properties += [entry for entry in properties(verdict) if entry[0] not in known]
+        self._judged[item.nodeid] = verdict
 
-    def enforce(self, item: pytest.Item) -> None:
-        """Fail an item whose verdict is neither PASS nor one that its body declared."""
-        verdict, gate, measured = self.verdict(item), self.gate(item), self.measured(item)
-        if gate is not None and verdict.expected and verdict.accepted:
-            item.user_properties.append((EXPECTED_PROPERTY, "yes"))
-        if gate is not None and not verdict.accepted:
-            text = failure_text(
-                verdict, gate=gate, record=measured.record, record_path=measured.path, node_id=item.nodeid
-            )
-            pytest.fail(text, pytrace=False)
+    @contextlib.contextmanager
+    def judging(self, item: pytest.Item) -> Iterator[None]:
+        """Judge an item after its body, also when the body skips or gives up; only `expect` accepts an outcome."""
+        wrong: Exception | None = None
+        try:
+            with one_sentence():
+                yield
+        except (pytest.skip.Exception, pytest.xfail.Exception):
+            self._enforce(item)
+            raise
+        except UnexpectedOutcomeError as error:
+            wrong = error
+        self._enforce(item, wrong=wrong)
+
+    def _enforce(self, item: pytest.Item, *, wrong: Exception | None = None) -> None:
+        verdict, gate, measured = self._judged[item.nodeid], cast("Gate", self.gate(item)), self.measured(item)
+        if verdict.accepted and wrong is None:
+            if verdict.expected:
+                item.user_properties.append((EXPECTED_PROPERTY, "yes"))
+            return
+        text = failure_text(verdict, gate=gate, record=measured.record, record_path=measured.path, node_id=item.nodeid)
+        pytest.fail("\n".join(filter(None, [str(wrong or ""), text])), pytrace=False)
+
+    def refused(self, item: pytest.Item) -> bool:
+        """Whether an item was judged, and its verdict is not accepted."""
+        verdict = self._judged.get(item.nodeid)
+        return verdict is not None and not verdict.accepted
 
     def summary(self) -> Iterator[str]:
         """Return the lines of the terminal summary."""
-        verdicts: list[Verdict] = []
         for window in self._windows.values():
             if window.measured is None:
                 continue
             judged = tuple(window.judged.values())
-            verdicts += [verdict for entry in judged for verdict in entry.verdicts]
             record, path = window.measured.record, window.measured.path
             yield from window_lines(record, pairs=window.plan.pairs, judged=judged, record_path=path)
-        if verdicts:
             yield ""
-            yield outcome_line(verdicts)
+        if self._thresholds:
+            yield outcome_line(tuple(self._judged.values()), collected=self._thresholds)
 
     def server(self, arm: Arm) -> Server:
         """Return a running server of an arm, for the fixture `vllm_server`."""
-        return self._wiring.server(arm)
+        with one_sentence():
+            self._refuse_company()
+            return self._wiring.server(arm)
 
     def close(self) -> None:
         """Stop what still runs."""

@@ -19,11 +19,15 @@ _HERE = Path(__file__).parent
 @contextlib.contextmanager
 def one_sentence() -> Iterator[None]:
     """Fail the running test with the sentence of an error of ours, without its traceback."""
+    __tracebackhide__ = True
+    text = None
     try:
         yield
     except SpecgateError as error:
-        detail = getattr(error, "log_tail", "")
-        pytest.fail("\n".join(filter(None, [f"{type(error).__name__}: {error}", detail])), pytrace=False)
+        text = "\n".join(filter(None, [f"{type(error).__name__}: {error}", getattr(error, "log_tail", "")]))
+    # Outside the handler, or the error itself would be shown as the cause.
+    if text is not None:
+        pytest.fail(text, pytrace=False)
 
 
 def place_and_sentence(excinfo: pytest.ExceptionInfo[BaseException], root: Path) -> str | None:

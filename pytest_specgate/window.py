@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING
 
 from pytest_specgate.core.arms import arms_of, boot_order
 from pytest_specgate.core.corpus import build_prompts
-from pytest_specgate.core.errors import ScrapeError, ServerDiedError, ServerError, UsageError
+from pytest_specgate.core.errors import ScrapeError, ServerDiedError, ServerError, ServerStartError, UsageError
 from pytest_specgate.core.identity import observed_fields
 from pytest_specgate.core.judge import judge, needs_more_rounds
 from pytest_specgate.core.metrics import DEFINITION_VERSION
 from pytest_specgate.core.profile import declared_fields, sha256_of, sha256_of_text
-from pytest_specgate.core.records import BootRecord, Failure, PairRecord, PointRecord, WindowRecord, redacted_arm
+from pytest_specgate.core.records import (
+    BootRecord,
+    Failure,
+    PairRecord,
+    PointRecord,
+    WindowRecord,
+    redacted_arm,
+    redacted_profile,
+)
 from pytest_specgate.core.validity import unproved
 
 if TYPE_CHECKING:
@@ -65,10 +73,14 @@ class WindowPlan:
         """Return the pairs that need another round."""
         return tuple(pair for pair in self.pairs if rounds_done < pair.rounds and self._open(pair, record))
 
+    def broken(self, pair: ArmPair, record: WindowRecord) -> bool:
+        """Whether a boot of a pair failed: it is invalid then, and more boots would only cost time."""
+        return any(boot.failure for boots in record.boots_for(pair) for boot in boots)
+
     def _open(self, pair: ArmPair, record: WindowRecord) -> bool:
         if not record.boots:
             return True
-        if any(boot.failure for boots in record.boots_for(pair) for boot in boots):
+        if self.broken(pair, record):
             return False
         own = [gate for gate in self.gates if gate.pair == pair]
         return not own or any(needs_more_rounds(judge(gate, record, final=False)) for gate in own)
@@ -96,7 +108,7 @@ class _Window:
             finished=False,
             arms=tuple(map(redacted_arm, arms)),
             pairs=tuple(map(PairRecord.of, plan.pairs)),
-            profile=plan.profile,
+            profile=redacted_profile(plan.profile),
             host=ports.host.facts(),
             engine={arm.name: ports.engine.facts(arm) for arm in arms},
         )
@@ -108,6 +120,8 @@ class _Window:
             if not pairs:
                 break
             for position, arm in enumerate(boot_order(arms_of(pairs), number)):
+                if not any(arm in pair.arms and not self._plan.broken(pair, self._record) for pair in pairs):
+                    continue
                 self._say(f"round {number} of {self._plan.rounds}: {arm.name}: starting its server")
                 titles = tuple(pair.title for pair in pairs if arm in pair.arms)
                 boot = self._boot(arm, number=number, position=position, pairs=titles)
@@ -128,7 +142,7 @@ class _Window:
         started_at = self._ports.host.now()
         failure = boot.attempt(self._serve)
         if failure is not None:
-            self._say(f"{arm.name}: {failure.message}")
+            self._say(failure.message)
         return BootRecord(
             arm=arm.name,
             round=number,
@@ -180,7 +194,12 @@ class _Window:
 
     def _send(self, server: Server, bodies: Sequence[bytes], *, concurrency: int) -> tuple[RequestRecord, ...]:
         requests = self._ports.load.run_point(server, bodies, concurrency=concurrency, profile=self._plan.profile)
-        server.ensure_alive()
+        try:
+            server.ensure_alive()
+        except ServerDiedError as error:
+            failed = sum(request.error is not None for request in requests)
+            text = f"{error}; {failed} of {len(requests)} requests at c={concurrency} failed"
+            raise ServerDiedError(text, exit_code=error.exit_code, log_tail=error.log_tail) from None
         return requests
 
     def _settled(self, server: Server, *, before: CounterPage, requests: Sequence[RequestRecord]) -> CounterPage:
@@ -237,7 +256,9 @@ class _Boot:
                     server.ensure_alive()
                     raise
         except ServerError as error:
-            reason = "server-died" if isinstance(error, ServerDiedError) else "server-start"
+            self.command = self.command or error.command
+            reasons = {ServerDiedError: "server-died", ServerStartError: "server-start"}
+            reason = reasons.get(type(error), "server-not-stopped")
             return Failure(reason=reason, message=f"arm {self.arm.name}: {error}", detail=error.log_tail)
         except ScrapeError as error:
             return Failure(reason="page-unreadable", message=f"arm {self.arm.name}: {error}")

@@ -56,13 +56,13 @@ def probe(python: Path) -> dict[str, JsonValue]:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=_PROBE_LIMIT_S, check=True, cwd="/", env=environment
         )
-        facts: dict[str, JsonValue] = json.loads(answer.stdout)
+        facts: dict[str, JsonValue] = dict(json.loads(answer.stdout))
     except FileNotFoundError:
         raise UsageError(f"engine python {python} does not exist: set --specgate-engine-python") from None
     except subprocess.CalledProcessError as error:
         last = (error.stderr.strip().splitlines() or ["no message"])[-1]
         raise UsageError(f"engine python {python} does not work (exit code {error.returncode}): {last}") from None
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except (OSError, TypeError, ValueError, subprocess.SubprocessError) as error:
         raise UsageError(f"engine python {python} does not work: {error}") from None
     return facts
 

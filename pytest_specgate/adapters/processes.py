@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from pytest_specgate.core.errors import ServerError
-from pytest_specgate.core.records import redacted_text
+from pytest_specgate.core.records import REDACTED, redacted_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _INTERRUPT_S = 20.0
 _TERMINATE_S = 10.0
 _KILL_S = 10.0
-_TAIL_BYTES = 64_000
+_TAIL_BYTES = 4_000_000
 _TAIL_LINES = 30
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f]")
 _ANSWERED = re.compile(r'"(GET|POST|HEAD) [^"]*" 2\d\d\b')
@@ -38,10 +38,14 @@ class Child:
         command: what to start.
         environment: the child's whole environment.
         log: file for everything it prints.
+        secrets: texts that are never shown, whoever prints them.
     """
 
-    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], *, environment: Mapping[str, str], log: Path, secrets: Sequence[str] = ()
+    ) -> None:
         self.log = log
+        self._secrets = tuple(secrets)
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -79,11 +83,15 @@ class Child:
         """
         try:
             with self.log.open("rb") as file:
-                file.seek(0, os.SEEK_END)
-                file.seek(max(0, file.tell() - _TAIL_BYTES))
+                start = max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
+                file.seek(start)
                 text = file.read().decode("utf-8", errors="replace")
         except OSError:
             return ""
+        # A beginning in the middle of a line could hide what gives a secret away.
+        text = text.partition("\n")[2] if start else text
+        for secret in self._secrets:
+            text = text.replace(secret, REDACTED)
         text = redacted_text(_CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
         lines = [line for line in text.splitlines() if not _ANSWERED.search(line)]
         return "\n".join(lines[-_TAIL_LINES:])
@@ -105,8 +113,12 @@ class Child:
         self._end_descendants()
 
     def _end_descendants(self) -> None:
-        """Give what is left a moment to follow its parent, then end it."""
-        _, alive = psutil.wait_procs(list(_living(self._seen)), timeout=2.0)
+        """Give what is left a moment to follow its parent, then end it.
+
+        The child itself is waited for by the object that started it: whoever waits first takes its exit status.
+        """
+        descendants = [process for process in self._seen if process.pid != self.pid]
+        _, alive = psutil.wait_procs(_living(descendants), timeout=2.0)
         for process in alive:
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -115,7 +127,7 @@ class Child:
         _, alive = psutil.wait_procs(alive, timeout=_KILL_S)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_KILL_S)
-        survivors = _living(alive)
+        survivors = _living([*alive, *(process for process in self._seen if process.pid == self.pid)])
         if survivors:
             names = ", ".join(f"{process.pid}" for process in survivors)
             raise ServerError(f"processes {names} of the server could not be ended", log_tail=self.log_tail())

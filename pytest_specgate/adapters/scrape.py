@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pytest_specgate.core import counters
 from pytest_specgate.core.counters import CounterPage, Sample
 from pytest_specgate.core.errors import ScrapeError
+from pytest_specgate.core.records import redacted_text
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -21,27 +23,35 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 30.0
 _SETTLE_S = 5.0
 _SETTLE_PAUSE_S = 0.1
+_NAME = re.compile(r"[{\s]")
 
 
 def parse_page(text: str) -> CounterPage:
     """Return the wanted series of an exposition page.
 
+    Only lines of wanted series are parsed, so that a line nobody needs can break nothing.
+
     Raises:
-        ScrapeError: the text cannot be parsed, has no series of vLLM, or a wanted value is NaN or infinite.
+        ScrapeError: the page has no series of vLLM, or a wanted one cannot be read, is twice there, NaN or infinite.
     """
+    lines = [line.strip() for line in text.split("\n")]
+    if not any(line.startswith("vllm:") for line in lines):
+        raise ScrapeError("/metrics has no vllm: series: is this a vLLM server, started without --disable-log-stats?")
+    wanted = "".join(f"{line}\n" for line in lines if _NAME.split(line, maxsplit=1)[0] in counters.WANTED)
     try:
-        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        found = [sample for family in text_string_to_metric_families(wanted) for sample in family.samples]
     except ValueError as error:
         raise ScrapeError(f"/metrics cannot be read: {error}") from error
-    if not any(sample.name.startswith("vllm:") for sample in samples):
-        raise ScrapeError("/metrics has no vllm: series: is this a vLLM server, started without --disable-log-stats?")
-    wanted = [sample for sample in samples if sample.name in counters.WANTED]
-    for sample in wanted:
-        if not math.isfinite(sample.value):
-            raise ScrapeError(f"/metrics says {sample.name} is {sample.value}")
-    return CounterPage(
-        samples=tuple(Sample(name=sample.name, labels=dict(sample.labels), value=sample.value) for sample in wanted)
-    )
+    samples = tuple(_sample(sample.name, dict(sample.labels), float(sample.value)) for sample in found)
+    if len({(sample.name, frozenset(sample.labels.items())) for sample in samples}) < len(samples):
+        raise ScrapeError("/metrics has a series twice, so no total can be formed")
+    return CounterPage(samples=samples)
+
+
+def _sample(name: str, labels: dict[str, str], value: float) -> Sample:
+    if not math.isfinite(value):
+        raise ScrapeError(f"/metrics says {name} is {value}")
+    return Sample(name=name, labels=labels, value=value)
 
 
 class HttpPages:
@@ -53,7 +63,9 @@ class HttpPages:
 
     def __init__(self, *, settle_s: float = _SETTLE_S) -> None:
         self._settle_s = settle_s
-        self._client = httpx.Client(trust_env=False, timeout=_TIMEOUT_S)
+        # Kept connections would save little, and one that the server closes meanwhile costs a scrape.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self._client = httpx.Client(trust_env=False, timeout=_TIMEOUT_S, limits=limits)
 
     def close(self) -> None:
         """Close the connections."""
@@ -98,17 +110,21 @@ class HttpPages:
         except httpx.HTTPError as error:
             raise ScrapeError(f"{path} cannot be had: {type(error).__name__} {error}") from error
         if response.status_code != httpx.codes.OK:
-            raise ScrapeError(f"{path} answered HTTP {response.status_code}: {response.text[:200]!r}")
+            raise ScrapeError(f"{path} answered HTTP {response.status_code}: {_quoted(response)}")
         return response
 
     def _json(self, response: httpx.Response) -> dict[str, Any]:
         try:
             body = response.json()
         except ValueError as error:
-            raise ScrapeError(f"{response.url.path} did not answer JSON: {response.text[:80]!r}") from error
+            raise ScrapeError(f"{response.url.path} did not answer JSON: {_quoted(response)}") from error
         if not isinstance(body, dict):
-            raise ScrapeError(f"{response.url.path} did not answer a JSON object: {response.text[:80]!r}")
+            raise ScrapeError(f"{response.url.path} did not answer a JSON object: {_quoted(response)}")
         return body
+
+
+def _quoted(response: httpx.Response) -> str:
+    return repr(redacted_text(response.text)[:200])
 
 
 def _settled(page: CounterPage, *, before: CounterPage, output_tokens: int) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import shlex
+import shutil
 import socket
 import sys
 import time
@@ -17,9 +18,9 @@ import httpx
 from pytest_specgate.adapters import engines
 from pytest_specgate.adapters.models import resolve_model, served_name
 from pytest_specgate.adapters.processes import Child, wait_until
-from pytest_specgate.core.errors import ServerDiedError, ServerStartError
+from pytest_specgate.core.errors import ServerDiedError, ServerStartError, UsageError
 from pytest_specgate.core.profile import ENDPOINT
-from pytest_specgate.core.records import redacted, redacted_arm
+from pytest_specgate.core.records import redacted, redacted_arm, redacted_text, secrets_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 _MODULE = ("-m", "vllm.entrypoints.openai.api_server")
 _POLL_S = 0.1
 _ASK_S = 5.0
-_FIRST_COMPLETION_S = 120.0
 _QUIET = {
     # Tells the resolved configuration, which proves the arm.
     "VLLM_SERVER_DEV_MODE": "1",
@@ -99,7 +99,7 @@ class VllmEngine:
         """Return what is known of the install of the engine that an arm uses."""
         facts = dict(self._probe(self._python(arm)))
         if self._options.command:
-            facts["command"] = shlex.join(self._options.command)
+            facts["command"] = redacted_text(shlex.join(self._options.command))
         return facts
 
     def check(self, arm: Arm) -> None:
@@ -109,8 +109,11 @@ class VllmEngine:
             UsageError: no such interpreter, no vLLM in it, or a model that is not prepared.
         """
         resolve_model(arm.model, environment=self._options.environment)
+        program = self._launcher(arm)[0]
         if not self._options.command:
             engines.require_vllm(self._python(arm), self._probe(self._python(arm)))
+        elif shutil.which(program) is None:
+            raise UsageError(f"--specgate-engine-command: there is no program {program!r}")
 
     @contextlib.contextmanager
     def start(self, arm: Arm) -> Iterator[RunningServer]:
@@ -121,15 +124,24 @@ class VllmEngine:
         self._starts += 1
         started = time.monotonic()
         log = self._options.log_folder / f"server-{self._starts:02d}-{arm.name}.log"
-        child = Child(argv, environment={**self._options.environment, **environment}, log=log)
+        command = self._as_typed(arm, environment, port=port)
+        whole = {**self._options.environment, **environment}
+        try:
+            child = Child(argv, environment=whole, log=log, secrets=secrets_of(arm))
+        except OSError as error:
+            raise ServerStartError(f"its server cannot be started: {error}", command=command) from error
         try:
             url, model = f"http://127.0.0.1:{port}", served_name(arm.model)
-            _wait_ready(child, url=url, model=model, limit_s=self._options.start_limit_s)
+            try:
+                _wait_ready(child, url=url, model=model, limit_s=self._options.start_limit_s)
+            except ServerStartError as error:
+                error.command = command
+                raise
             yield RunningServer(
                 arm=arm.name,
                 url=url,
                 model=model,
-                command=self._as_typed(arm, environment, port=port),
+                command=command,
                 boot_s=time.monotonic() - started,
                 child=child,
             )
@@ -137,7 +149,7 @@ class VllmEngine:
             child.stop()
 
     def _python(self, arm: Arm) -> Path:
-        return Path(arm.python) if arm.python else self._options.python
+        return Path(arm.python).expanduser().absolute() if arm.python else self._options.python
 
     def _probe(self, python: Path) -> dict[str, JsonValue]:
         if python not in self._facts:
@@ -160,12 +172,13 @@ class VllmEngine:
         """Return the command as a user would type it, without secrets."""
         settings = [shlex.quote(f"{name}={redacted(value, name=name)}") for name, value in environment.items()]
         argv = [*self._launcher(arm), *self._arguments(redacted_arm(arm), port=port)]
-        return " ".join([*settings, shlex.join(argv)])
+        return " ".join([*settings, redacted_text(shlex.join(argv))])
 
     def _environment(self, arm: Arm) -> dict[str, str]:
         """Return what is set for an arm besides what this process has; the arm's own values win."""
         model = resolve_model(arm.model, environment=self._options.environment)
-        local = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"} if Path(model).is_dir() else {}
+        offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"} if Path(model).is_dir() else {}
+        local = {name: value for name, value in offline.items() if name not in self._options.environment}
         libraries = None
         if not self._options.command and not self._options.environment.get("LD_PRELOAD"):
             libraries = engines.preload(self._probe(self._python(arm)))
@@ -200,7 +213,7 @@ def _wait_ready(child: Child, *, url: str, model: str, limit_s: float) -> None:
     """
     deadline = time.monotonic() + limit_s
     with httpx.Client(base_url=url, trust_env=False, timeout=_ASK_S) as client:
-        while not (_lists(client, model) and _completes(client, model)):
+        while not (_lists(client, model) and _completes(client, model, deadline=deadline)):
             code = child.exit_code()
             if code is not None:
                 tail = child.log_tail()
@@ -222,10 +235,10 @@ def _lists(client: httpx.Client, model: str) -> bool:
     return model in names
 
 
-def _completes(client: httpx.Client, model: str) -> bool:
+def _completes(client: httpx.Client, model: str, *, deadline: float) -> bool:
     body = {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
     with contextlib.suppress(httpx.HTTPError):
-        return client.post(ENDPOINT, json=body, timeout=_FIRST_COMPLETION_S).is_success
+        return client.post(ENDPOINT, json=body, timeout=max(_ASK_S, deadline - time.monotonic())).is_success
     return False
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     EngineArguments: TypeAlias = dict[str, Any]
 else:
     EngineArguments: TypeAlias = dict[str, FreeJson]
+
+
+MAXIMUM_ROUNDS: Final = 40
+"""More rounds than this cannot be asked for: the margin is at fault then."""
 
 
 @declaration
@@ -131,7 +135,7 @@ class ArmPair:
     candidate: Arm = Field(kw_only=True)
     varies: str | tuple[str, ...] | list[str] = Field(kw_only=True)
     profile: RequestProfile = Field(kw_only=True)
-    rounds: int = Field(default=6, ge=1, le=40, kw_only=True)
+    rounds: int = Field(default=6, ge=1, le=MAXIMUM_ROUNDS, kw_only=True)
 
     @field_validator("varies", mode="before")
     @classmethod

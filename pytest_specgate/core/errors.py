@@ -35,11 +35,13 @@ class ServerError(SpecgateError):
 
     Attributes:
         exit_code: exit status of the process, `None` while it lives or when it is unknown.
-        log_tail: last lines of what the process printed, without control characters.
+        log_tail: last lines of what the process printed, without control characters and secrets.
+        command: what was started, as a user would type it.
     """
 
-    def __init__(self, message: str, *, exit_code: int | None = None, log_tail: str = "") -> None:
+    def __init__(self, message: str, *, exit_code: int | None = None, log_tail: str = "", command: str = "") -> None:
         super().__init__(message)
+        self.command = command
         self.exit_code = exit_code
         self.log_tail = log_tail
 

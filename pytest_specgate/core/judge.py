@@ -71,7 +71,7 @@ def judge(gate: Gate, record: WindowRecord, *, final: bool = True) -> tuple[Verd
         record: the measurements.
         final: whether the window has stopped; until then a threshold that the next look may decide is `OPEN`.
     """
-    failure = _pair_problem(gate, record)
+    failure = pair_problem(gate.pair, record)
     verdicts = tuple(
         _invalid(gate, threshold, failure) if failure else _judge_one(gate, threshold, record, final=final)
         for threshold in gate.thresholds
@@ -90,17 +90,17 @@ def identity_of(pair: ArmPair, record: WindowRecord) -> identity.IdentityReport:
     return identity.compare([boot for both in record.rounds_of(pair) for boot in both])
 
 
-def _pair_problem(gate: Gate, record: WindowRecord) -> Failure | None:
-    """Return why no threshold of the pair may be judged, `None` if they may."""
-    arms = {arm.name: arm for arm in gate.pair.arms}
-    boots = [boot for boots_of_arm in record.boots_for(gate.pair) for boot in boots_of_arm]
+def pair_problem(pair: ArmPair, record: WindowRecord) -> Failure | None:
+    """Return why no figure of a pair may be shown or judged, `None` if they may."""
+    arms = {arm.name: arm for arm in pair.arms}
+    boots = [boot for boots_of_arm in record.boots_for(pair) for boot in boots_of_arm]
     for boot in sorted(boots, key=lambda boot: (boot.round, boot.position)):
         problem = validity.boot_problem(arms[boot.arm], boot, record.profile)
         if problem is not None:
             return problem
-    if not record.rounds_of(gate.pair):
-        return Failure(reason="not-measured", message=f"the window ended before both arms of {gate.pair.title} ran")
-    report = identity_of(gate.pair, record)
+    if not record.rounds_of(pair):
+        return Failure(reason="not-measured", message=f"the window ended before both arms of {pair.title} ran")
+    report = identity_of(pair, record)
     if not report.identical:
         return Failure(reason="profile-mismatch", message=report.sentence, detail=_fields(report))
     return None
@@ -248,6 +248,12 @@ def _noise_words(threshold: Threshold, look: Look) -> str:
 def _flags(threshold: Threshold, *, change: float, look: Look, rounds: _Rounds) -> Iterator[str]:
     """Say what a reader should know besides; nothing here changes an outcome."""
     yield from look.flags
+    if look.source.startswith("own (calibration rejected)") and look.sd is not None and threshold.floor is not None:
+        yield (
+            f"rounds scatter more (sd {100 * look.sd:.1f} %) than the declared floor allows "
+            f"({100 * threshold.noise.sigma:.1f} %), so the interval rests on them alone: look for other load on the "
+            f"machine, measure more rounds, or declare a larger floor"
+        )
     gain = change if metric(threshold.metric).higher_is_better else 1 / (1 + change) - 1
     if threshold.kind == "not_worse" and gain > 0.10:
         yield "more than 10 % better on a claim of 'not worse': check that both arms did the same work"

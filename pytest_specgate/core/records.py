@@ -252,3 +252,27 @@ def redacted_arm(arm: Arm) -> Arm:
     args = {name: redacted(value, name=name) for name, value in arm.args.items()}
     env = {name: str(redacted(value, name=name)) for name, value in arm.env.items()}
     return dataclasses.replace(arm, args=args, env=env)
+
+
+def redacted_profile(profile: RequestProfile) -> RequestProfile:
+    """Return a profile without secrets in its extra body."""
+    extra = {name: redacted(value, name=name) for name, value in profile.extra_body.items()}
+    return dataclasses.replace(profile, extra_body=extra)
+
+
+def secrets_of(arm: Arm) -> tuple[str, ...]:
+    """Return the secret texts of an arm, longest first, so that they can be cut out of what its server prints."""
+    found: list[str] = []
+
+    def collect(value: JsonValue, name: str) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                collect(item, name if _secret(name) else key)
+        elif isinstance(value, list):
+            for item in value:
+                collect(item, name)
+        elif isinstance(value, str) and value and _secret(name):
+            found.append(value)
+
+    collect({**arm.args, **arm.env}, "")
+    return tuple(sorted(set(found), key=len, reverse=True))

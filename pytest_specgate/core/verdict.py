@@ -104,6 +104,7 @@ class Verdict(Stored):
             UsageError: INVALID was asked for; what was not measured is never accepted.
             UnexpectedOutcomeError: the outcome is another one.
         """
+        __tracebackhide__ = True
         if Outcome.INVALID in outcomes or not outcomes:
             raise UsageError(
                 "verdict.expect() takes PASS, FAIL or INCONCLUSIVE: what was not measured is never accepted"

@@ -22,7 +22,9 @@ def number(value: float) -> str:
     """Return a figure with four significant digits, and no exponent in the usual range."""
     if value >= 1000:
         return f"{value:.0f}"
-    decimals = next((digits for limit, digits in ((100, 1), (10, 2), (1, 3)) if value >= limit), 4)
+    # 99.996 has four significant digits as 100.0, and must not become 100.00.
+    rounded = float(f"{value:.4g}")
+    decimals = next((digits for limit, digits in ((1000, 0), (100, 1), (10, 2), (1, 3)) if rounded >= limit), 4)
     return f"{value:.{decimals}f}"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from pytest_specgate.core import identity
-from pytest_specgate.core.judge import identity_of
+from pytest_specgate.core.arms import MAXIMUM_ROUNDS
+from pytest_specgate.core.judge import identity_of, pair_problem
 from pytest_specgate.core.metrics import bunched_sends, metric
 from pytest_specgate.core.statistics import raw_change
 from pytest_specgate.core.verdict import Outcome
@@ -83,8 +83,9 @@ def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_pa
             yield f"server of {arm.name}: {boots[-1].command}"
     yield f"record: {record_path}"
     again = f"pytest '{node_id}'"
-    if verdict.outcome == Outcome.INCONCLUSIVE:
-        yield f"more rounds narrow the interval: {again} --specgate-rounds={max(4, 2 * verdict.rounds_planned)}"
+    more = min(MAXIMUM_ROUNDS, max(4, 2 * verdict.rounds_planned))
+    if verdict.outcome == Outcome.INCONCLUSIVE and more > verdict.rounds_planned:
+        yield f"more rounds narrow the interval: {again} --specgate-rounds={more}"
     else:
         yield f"run again: {again}"
 
@@ -101,11 +102,12 @@ def window_lines(
     for pair in pairs:
         yield ""
         yield f"{pair.title} ({', '.join(pair.paths)} varies)"
-        report = identity_of(pair, record)
-        if not report.identical:
-            yield from _no_table(pair, report, record)
+        problem = pair_problem(pair, record)
+        if problem is not None:
+            yield f"no figures ({problem.reason}): {problem.message}"
+            yield from _indented(problem.detail.splitlines() if problem.reason == "profile-mismatch" else [])
             continue
-        yield report.sentence
+        yield identity_of(pair, record).sentence
         verdicts = [verdict for entry in judged if entry.gate.pair == pair for verdict in entry.verdicts]
         yield pair_table(pair, record, verdicts)
     arms = _arms_with_identity(pairs, record)
@@ -118,7 +120,7 @@ def window_lines(
 
 def _arms_with_identity(pairs: Sequence[ArmPair], record: WindowRecord) -> list[Arm]:
     """Return the arms whose figures may be shown: those of a pair found identical."""
-    arms = {arm.name: arm for pair in pairs if identity_of(pair, record).identical for arm in pair.arms}
+    arms = {arm.name: arm for pair in pairs if pair_problem(pair, record) is None for arm in pair.arms}
     return list(arms.values())
 
 
@@ -142,23 +144,6 @@ def _engine_text(facts: Mapping[str, object]) -> str:
         return str(facts["command"])
     build = f"{facts.get('distribution')} {facts.get('version')}"
     return f"{build}, torch {facts.get('torch')}, Python {facts.get('python')}"
-
-
-def _no_table(pair: ArmPair, report: identity.IdentityReport, record: WindowRecord) -> Iterator[str]:
-    """Say why there are no figures: fields that differ with both values, or what happened to the boots."""
-    if report.differences:
-        yield f"{report.sentence}; no figures are shown, because the arms did not do the same work:"
-        for found in report.differences:
-            left, right = identity.shortened(found.left, found.right)
-            yield f"    {found.field}"
-            yield f"        {found.left_boot}: {left}"
-            yield f"        {found.right_boot}: {right}"
-        return
-    yield "no figures: the arms were not both measured"
-    for arm in pair.arms:
-        for boot in record.boots_of(arm.name):
-            if boot.failure is not None:
-                yield f"    round {boot.round}: {boot.failure.message} ({boot.failure.reason})"
 
 
 def _window_foot(record: WindowRecord, arms: Sequence[Arm], *, record_path: str) -> Iterator[str]:
@@ -191,12 +176,12 @@ def _rhythm(record: WindowRecord, arms: Sequence[Arm]) -> Iterator[str]:
         yield f"sends in bunches after the first wave ({'; '.join(texts)}): where arms differ, so does their TTFT"
 
 
-def outcome_line(verdicts: Sequence[Verdict]) -> str:
-    """Count the outcomes of a session: ``5 thresholds judged: 3 PASS, 2 FAIL (1 of them expected)``."""
+def outcome_line(verdicts: Sequence[Verdict], *, collected: int) -> str:
+    """Count the outcomes of a session: ``5 of 6 thresholds judged: 3 PASS, 2 FAIL (1 of them expected)``."""
     texts = []
     for word in Outcome:
         found = [verdict for verdict in verdicts if verdict.outcome == word]
         expected = sum(verdict.expected and verdict.accepted for verdict in found)
         if found:
             texts.append(f"{len(found)} {word}{f' ({expected} of them expected)' if expected else ''}")
-    return f"{_counted(len(verdicts), 'threshold')} judged: {', '.join(texts)}"
+    return f"{len(verdicts)} of {_counted(collected, 'threshold')} judged{': ' if texts else ''}{', '.join(texts)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tabulate import tabulate
 
 from pytest_specgate.core import statistics, validity
-from pytest_specgate.core.metrics import HEADLINE, measure, metric
+from pytest_specgate.core.metrics import HEADLINE, Measured, measure, metric
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.figures import number, percent, span, unit_text, value_text
 
@@ -77,25 +77,25 @@ class _Change:
 def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, name: str, at: int) -> list[str]:
     row = metric(name)
     head = [f"{row.label} [{unit_text(row)}]"]
-    tail = [_intervals(verdicts), ", ".join(_outcome(verdict) for verdict in verdicts) or "-"]
+    tail = [_intervals(verdicts), "\n".join(dict.fromkeys(map(_outcome, verdicts))) or "-"]
     change = _change(pair, record, row, at=at)
-    if change is None:
-        return [*head, "-", "-", "not measured", "-", *tail]
+    if isinstance(change, str):
+        return [*head, "-", "-", change, "-", *tail]
     values = [value_text(row, geometric_mean(side)) for side in (change.reference, change.candidate)]
     return [*head, *values, change_words(change.mean, metric_name=name), _rounds(change.rounds), *tail]
 
 
-def _change(pair: ArmPair, record: WindowRecord, row: Metric, *, at: int) -> _Change | None:
-    """Return the values of both arms; `None` when one is missing."""
+def _change(pair: ArmPair, record: WindowRecord, row: Metric, *, at: int) -> _Change | str:
+    """Return the values of both arms, or why there are none."""
     sides: tuple[list[float], list[float]] = ([], [])
     for both in record.rounds_of(pair):
         for side, boot in zip(sides, both, strict=True):
             point = boot.point(at)
-            value = measure(row.name, point).value if point is not None else None
-            if value is None or value <= 0:
-                return None
-            side.append(value)
-    return _Change(*sides) if sides[0] else None
+            found = measure(row.name, point) if point is not None else Measured(None, "not measured")
+            if found.value is None or found.value <= 0:
+                return found.missing or f"its value is {found.value}"
+            side.append(found.value)
+    return _Change(*sides)
 
 
 def _rounds(changes: Sequence[float]) -> str:
