@@ -13,15 +13,12 @@ from pytest_specgate.core.arms import ArmPair
 from pytest_specgate.core.declared import fraction_of, known_keywords
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.gate import NoiseFloor, Threshold
+from pytest_specgate.names import GATE_MARK, PAIRS_MARK, THRESHOLD_FIXTURE, WINDOW_FIXTURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 F = TypeVar("F", bound="Callable[..., Any]")
-
-GATE_MARK = "specgate"
-PAIRS_MARK = "specgate_pairs"
-THRESHOLD_FIXTURE = "specgate_threshold"
 
 
 @known_keywords
@@ -74,6 +71,7 @@ def better(metric: str, *, at: int, by: str, noise: NoiseFloor | None = None) ->
     return Threshold(metric, at, "better", fraction_of("by", by), noise)
 
 
+@known_keywords
 def gate(pair: ArmPair, *thresholds: Threshold) -> Callable[[F], F]:
     """Make a test function a gate: the pair is measured, and each threshold becomes one test item.
 
@@ -98,15 +96,25 @@ def gate(pair: ArmPair, *thresholds: Threshold) -> Callable[[F], F]:
     return decorate
 
 
+@known_keywords
 def measured(*pairs: ArmPair) -> Callable[[F], F]:
     """Let a test read what was measured of some pairs, through the fixture `specgate_window`, without judging it.
 
+    The test fails when the measurement of one of its pairs is invalid.
+
     Raises:
-        UsageError: an argument is no pair, or there is none.
+        UsageError: an argument is no pair, there is none, or they do not share one load.
     """
     if not pairs or not all(isinstance(pair, ArmPair) for pair in pairs):
         raise UsageError("measured() takes one or more ArmPairs")
-    return _mark(PAIRS_MARK, *pairs)
+    if len({pair.profile.fingerprint() for pair in pairs}) > 1:
+        raise UsageError("measured() takes pairs of one window, and these have different profiles")
+
+    def decorate(function: F) -> F:
+        with_window: Callable[[F], F] = pytest.mark.usefixtures(WINDOW_FIXTURE)
+        return _mark(PAIRS_MARK, *pairs)(with_window(function))
+
+    return decorate
 
 
 def _mark(name: str, *args: object) -> Callable[[F], F]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_specgate.adapters.server import VllmEngine
-    from pytest_specgate.core.arms import Arm
+    from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.errors import ServerStartError
     from pytest_specgate.core.gate import Threshold
     from pytest_specgate.core.measured import MeasuredWindow
@@ -51,15 +51,19 @@ def specgate_threshold(request: pytest.FixtureRequest) -> Threshold:
 @pytest.fixture
 def verdict(request: pytest.FixtureRequest) -> Verdict:
     """The verdict of this item's threshold; ``verdict.expect(Outcome.FAIL)`` accepts another outcome than PASS."""
+    session = session_of(request.config)
     with one_sentence():
-        return session_of(request.config).verdict(request.node)
+        own = session.verdict(request.node)
+    # A rerun of the test declares anew what it expects.
+    own.expect_pass()
+    return own
 
 
 @pytest.fixture
 def specgate_window(request: pytest.FixtureRequest) -> MeasuredWindow:
     """Everything that was measured for this test's pair: of its gate, or of ``@measured(pair)``."""
     with one_sentence():
-        return session_of(request.config).measured(request.node)
+        return session_of(request.config).readable(request.node)
 
 
 @pytest.fixture(scope="session")
@@ -93,11 +97,13 @@ class LocalWiring:
         self._servers: VllmEngine | None = None
         self._dead: list[tuple[Arm, ServerStartError]] = []
 
-    def check(self, arms: Sequence[Arm]) -> None:
-        """Raise `UsageError` for what would stop an arm from starting."""
+    def check(self, pairs: Sequence[ArmPair]) -> None:
+        """Raise `UsageError` for what would stop a pair from being measured."""
         engine = self._engine(self._options.results)
-        for arm in arms:
-            engine.check(arm)
+        for pair in pairs:
+            for arm in pair.arms:
+                engine.check(arm)
+            engine.check_pair(pair)
 
     def measure(self, plan: WindowPlan, say: Callable[[str], None]) -> MeasuredWindow:
         """Measure a window; its record and the logs of its servers go into a folder of its own."""
@@ -131,12 +137,12 @@ class LocalWiring:
 
     def server(self, arm: Arm) -> Server:
         """Return a running server of an arm; another arm's is stopped first."""
-        if self._kept is not None and self._kept.arm == arm:
+        if self._kept is not None and self._kept.arm.key == arm.key:
             self._kept.server.ensure_alive()
             return self._kept.server
         self.stop_server()
         for dead, error in self._dead:
-            if dead == arm:
+            if dead.key == arm.key:
                 raise error
         return self._start(arm)
 

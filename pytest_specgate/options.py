@@ -32,6 +32,7 @@ class GateOptions:
         results: folder for window records and server logs.
         rounds: n_max of every pair; `None` leaves it to the gate files.
         start_limit_s: longest time that a server may take to start, in seconds.
+        given: the options that were set, wherever, as they would be typed: to run something again alike.
     """
 
     engine_python: Path
@@ -39,6 +40,7 @@ class GateOptions:
     results: Path
     rounds: int | None
     start_limit_s: float
+    given: tuple[str, ...] = ()
 
 
 OPTIONS_KEY: Final = pytest.StashKey[GateOptions]()
@@ -109,6 +111,7 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
         results=here / Path(texts.get("results", "specgate-results")).expanduser(),
         rounds=_number(found["rounds"], int, default=None),
         start_limit_s=_number(found["start_limit"], float, default=600.0),
+        given=tuple(f"{option.flag}={shlex.quote(texts[option.name])}" for option in _OPTIONS if option.name in texts),
     )
 
 
@@ -139,10 +142,11 @@ def _number(given: _Given | None, kind: Callable[[str], N], *, default: D) -> N 
     if given is None:
         return default
     what = "a whole number" if kind is int else "a number"
+    refusal = pytest.UsageError(f"{given.place}={given.text} is not {what} above 0")
     try:
         number = kind(given.text)
     except ValueError:
-        number = kind("-1")
+        raise refusal from None
     if not 0 < number < float("inf"):
-        raise pytest.UsageError(f"{given.place}={given.text} is not {what} above 0")
+        raise refusal
     return number

@@ -17,6 +17,7 @@ from pytest_specgate.fixtures import (
     verdict,
     vllm_server,
 )
+from pytest_specgate.names import EXPECTED_PROPERTY, GATE_MARK, OUTCOME_PROPERTY, PAIRS_MARK
 from pytest_specgate.options import OPTIONS_KEY, add_options, read_options
 
 if TYPE_CHECKING:
@@ -24,11 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["specgate_threshold", "specgate_window", "verdict", "vllm_server"]
 
-_GATE_MARK = "specgate"
-_PAIRS_MARK = "specgate_pairs"
 _MARKS = (
-    f"{_GATE_MARK}(pair, *thresholds): a regression gate; written as @gate(pair, not_worse(...), better(...)).",
-    f"{_PAIRS_MARK}(*pairs): measures pairs without judging them; written as @measured(pair).",
+    f"{GATE_MARK}(pair, *thresholds): a regression gate; written as @gate(pair, not_worse(...), better(...)).",
+    f"{PAIRS_MARK}(*pairs): measures pairs without judging them; written as @measured(pair).",
 )
 
 
@@ -46,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Turn each threshold of a gate into one test item."""
-    if metafunc.definition.get_closest_marker(_GATE_MARK) is not None:
+    if metafunc.definition.get_closest_marker(GATE_MARK) is not None:
         from pytest_specgate.session import parametrize  # noqa: PLC0415  - only gates pay for it
 
         parametrize(metafunc, rounds=metafunc.config.stash[OPTIONS_KEY].rounds)
@@ -68,14 +67,14 @@ def pytest_make_collect_report(
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Plan the windows of the collected gates."""
-    if any(item.get_closest_marker(name) for item in session.items for name in (_GATE_MARK, _PAIRS_MARK)):
+    if any(item.get_closest_marker(name) for item in session.items for name in (GATE_MARK, PAIRS_MARK)):
         session_of(session.config).plan(session.items, check=not session.config.getoption("collectonly"))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Measure, run the body, and judge: whatever the body does, a threshold is judged."""
-    if item.get_closest_marker(_GATE_MARK) is None:
+    if item.get_closest_marker(GATE_MARK) is None:
         return (yield)
     gates = session_of(item.config)
     gates.prepare(item)
@@ -85,26 +84,27 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
+    item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Keep a threshold that was not accepted failed, whatever ``xfail`` marks say: only `verdict.expect` accepts."""
     report = yield
     gates = item.config.stash.get(SESSION_KEY, None)
-    if call.when == "call" and gates is not None and gates.refused(item):
+    excused = item.get_closest_marker(GATE_MARK) is not None and hasattr(report, "wasxfail")
+    if excused and gates is not None and not gates.accepted(item):
         report.outcome = "failed"
-        vars(report).pop("wasxfail", None)
+        del report.wasxfail
     return report
 
 
 def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
     """Print the word of a verdict instead of FAILED, and say when a pass was an expected other outcome."""
     properties = dict(report.user_properties) if isinstance(report, pytest.TestReport) else {}
-    outcome = properties.get("specgate_outcome", "PASS")
+    outcome = properties.get(OUTCOME_PROPERTY, "PASS")
     if outcome == "PASS" or report.when != "call":
         return None
     if report.failed:
         return "failed", "F", str(outcome)
-    return ("passed", ".", f"{outcome} (expected)") if "specgate_expected" in properties else None
+    return ("passed", ".", f"{outcome} (expected)") if EXPECTED_PROPERTY in properties else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

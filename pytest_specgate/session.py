@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 import pytest
 
-from pytest_specgate.api import GATE_MARK, PAIRS_MARK, THRESHOLD_FIXTURE
-from pytest_specgate.core.arms import ArmPair, arms_of
-from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.arms import ArmPair
+from pytest_specgate.core.errors import InvalidError, UsageError
 from pytest_specgate.core.gate import Gate
-from pytest_specgate.core.judge import judge
+from pytest_specgate.core.judge import judge, pair_problem
 from pytest_specgate.core.verdict import UnexpectedOutcomeError
+from pytest_specgate.names import EXPECTED_PROPERTY, GATE_MARK, PAIRS_MARK, SERVER_FIXTURE, THRESHOLD_FIXTURE
 from pytest_specgate.reporting.messages import Judged, failure_text, outcome_line, window_lines
-from pytest_specgate.reporting.properties import EXPECTED_PROPERTY, properties
+from pytest_specgate.reporting.properties import properties
 from pytest_specgate.translate import one_sentence
 from pytest_specgate.window import WindowPlan
 
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
 class Wiring(Protocol):
     """What the session needs of the outside world; `fixtures` implements it with the real adapters."""
 
-    def check(self, arms: Sequence[Arm]) -> None:
-        """Raise `UsageError` for what would stop an arm from starting."""
+    def check(self, pairs: Sequence[ArmPair]) -> None:
+        """Raise `UsageError` for what would stop a pair from being measured."""
 
     def measure(self, plan: WindowPlan, say: Callable[[str], None]) -> MeasuredWindow:
         """Measure a window."""
@@ -51,10 +53,27 @@ class Wiring(Protocol):
 class Window:
     """A window of this session: its plan, and what came of it."""
 
-    plan: WindowPlan
+    pairs: list[ArmPair] = dataclasses.field(default_factory=list)
+    gates: dict[str, Gate] = dataclasses.field(default_factory=dict)
     measured: MeasuredWindow | None = None
-    error: Exception | None = None
-    judged: dict[str, Judged] = dataclasses.field(default_factory=dict)
+    error: BaseException | None = None
+    verdicts: dict[str, tuple[Verdict, ...]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def plan(self) -> WindowPlan:
+        """What has to be measured."""
+        return WindowPlan(tuple(self.pairs), tuple(self.gates.values()))
+
+    def fits(self, pair: ArmPair) -> bool:
+        """Whether a pair can be measured in this window: same profile, and no other arm of one of its names."""
+        others = {arm.name: arm.key for known in self.pairs for arm in known.arms}
+        same_profile = pair.profile.fingerprint() == self.pairs[0].profile.fingerprint()
+        return same_profile and all(others.get(arm.name, arm.key) == arm.key for arm in pair.arms)
+
+    def add(self, pair: ArmPair) -> None:
+        """Take a pair in, once."""
+        if all(known.key != pair.key for known in self.pairs):
+            self.pairs.append(pair)
 
 
 class GateSession:
@@ -65,42 +84,45 @@ class GateSession:
         self._wiring = wiring
         self._workers = workers
         self._say = say
-        self._windows: dict[str, Window] = {}
+        self._windows: list[Window] = []
         self._thresholds = 0
-        self._judged: dict[str, Verdict] = {}
+        self._own: dict[tuple[str, str], Verdict] = {}
 
     def plan(self, items: Sequence[pytest.Item], *, check: bool) -> None:
         """Find out which windows the collected items need.
 
         Raises:
-            pytest.UsageError: two arms of one window share a name, or an arm could not be started.
+            pytest.UsageError: a gate cannot be judged, or an arm could not be started.
         """
         self._thresholds = sum(threshold_of(item) is not None for item in items)
         try:
-            self._windows = {key: Window(plan) for key, plan in self._plans(items).items()}
-            for window in self._windows.values():
-                if check:
-                    self._wiring.check(arms_of(window.plan.pairs))
+            for item in items:
+                self._take(item)
+            if check:
+                self._wiring.check([pair for window in self._windows for pair in window.pairs])
         except UsageError as error:
             raise pytest.UsageError(str(error)) from None
 
-    def _plans(self, items: Sequence[pytest.Item]) -> dict[str, WindowPlan]:
-        """Group pairs and gates by the profile that they share."""
-        pairs: dict[str, list[ArmPair]] = {}
-        gates: dict[str, list[Gate]] = {}
-        for item in items:
-            for pair in self.pairs(item):
-                key = pair.profile.fingerprint()
-                if pair not in pairs.setdefault(key, []):
-                    pairs[key].append(pair)
-                gate = self.gate(item)
-                if gate is not None and gate not in gates.setdefault(key, []):
-                    gates[key].append(gate)
-        return {key: WindowPlan(tuple(found), tuple(gates.get(key, ()))) for key, found in pairs.items()}
+    def _take(self, item: pytest.Item) -> None:
+        """Put what an item needs into a window."""
+        _refuse_strange_gate(item)
+        pairs, gate = self.pairs(item), self.gate(item)
+        if len({pair.profile.fingerprint() for pair in pairs}) > 1:
+            raise UsageError(f"{item.nodeid} needs pairs with different profiles, which no one window can measure")
+        for pair in pairs:
+            window = next((known for known in self._windows if known.fits(pair)), None)
+            if window is None:
+                window = Window([pair])
+                self._windows.append(window)
+            window.add(pair)
+            if gate is not None and gate.pair.key == pair.key:
+                known = window.gates.setdefault(gate.id, gate)
+                if (known.pair.key, known.thresholds) != (gate.pair.key, gate.thresholds):
+                    raise UsageError(f"two different gates are called {gate.id}; rename one")
 
     def pairs(self, item: pytest.Item) -> tuple[ArmPair, ...]:
         """Return the pairs that an item needs measured."""
-        marks = [mark for name in (GATE_MARK, PAIRS_MARK) if (mark := item.get_closest_marker(name)) is not None]
+        marks = [mark for name in (GATE_MARK, PAIRS_MARK) for mark in item.iter_markers(name)]
         found = [arg for mark in marks for arg in mark.args if isinstance(arg, ArmPair)]
         return tuple(pair.with_rounds(self._options.rounds) for pair in found)
 
@@ -122,7 +144,7 @@ class GateSession:
         if not pairs:
             raise UsageError(f"{item.nodeid} reads a window, but is no gate and has no @measured(pair)")
         self._refuse_company()
-        window = self._windows[pairs[0].profile.fingerprint()]
+        window = next(known for known in self._windows if any(pair.key == pairs[0].key for pair in known.pairs))
         if window.measured is None and window.error is None:
             self._measure(window)
         return window
@@ -130,44 +152,61 @@ class GateSession:
     def _refuse_company(self) -> None:
         if self._workers > 1:
             raise UsageError(
-                f"gates cannot run on {self._workers} xdist workers: servers would share the machine; use -n 0 or -n 1"
+                f"gates cannot run on {self._workers} xdist workers: servers would share the machine; use -n 0"
             )
 
     def _measure(self, window: Window) -> None:
         self._wiring.stop_server()
         try:
             window.measured = self._wiring.measure(window.plan, self._say)
-        except Exception as error:  # noqa: BLE001  - it is raised in the call phase of every item of the window
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  - raised in the call phase of every item
             window.error = error
             return
         record = window.measured.record
-        for gate in window.plan.gates:
-            window.judged[gate.id] = Judged(gate, judge(gate, record))
+        window.verdicts = {gate.id: judge(gate, record) for gate in window.gates.values()}
 
     def measured(self, item: pytest.Item) -> MeasuredWindow:
         """Return what was measured for an item.
 
         Raises:
-            Exception: whatever stopped the measuring.
+            BaseException: whatever stopped the measuring.
         """
         window = self.window(item)
         if window.error is not None:
             raise window.error
         return cast("MeasuredWindow", window.measured)
 
+    def readable(self, item: pytest.Item) -> MeasuredWindow:
+        """Return what was measured for an item whose pairs may be read: identity comes before figures.
+
+        Raises:
+            InvalidError: the measurement of a pair is invalid.
+        """
+        measured = self.measured(item)
+        for pair in self.pairs(item):
+            problem = pair_problem(pair, measured.record)
+            if problem is not None:
+                raise InvalidError(
+                    "\n".join([f"INVALID ({problem.reason}): {problem.message}", problem.detail]).strip()
+                )
+        return measured
+
     def verdict(self, item: pytest.Item) -> Verdict:
-        """Return the verdict of a threshold's item.
+        """Return the verdict of a threshold's item: an object of its own, whose acceptance concerns no other item.
 
         Raises:
             UsageError: the item is no gate's.
-            Exception: whatever stopped the measuring.
+            BaseException: whatever stopped the measuring.
         """
         gate, threshold = self.gate(item), threshold_of(item)
         if gate is None or threshold is None:
             raise UsageError(f"{item.nodeid} asks for a verdict, but is no gate: decorate it with @gate(pair, ...)")
         self.measured(item)
-        verdicts = self.window(item).judged[gate.id].verdicts
-        return verdicts[gate.thresholds.index(threshold)]
+        key = (gate.id, threshold.id)
+        if key not in self._own:
+            verdicts = self.window(item).verdicts[gate.id]
+            self._own[key] = verdicts[gate.thresholds.index(threshold)].model_copy()
+        return self._own[key]
 
     def prepare(self, item: pytest.Item) -> None:
         """Measure what an item judges, and put its verdict into the junit properties."""
@@ -175,7 +214,6 @@ class GateSession:
             verdict = self.verdict(item)
         known = {name for name, _ in item.user_properties}
         item.user_properties += [entry for entry in properties(verdict) if entry[0] not in known]
-        self._judged[item.nodeid] = verdict
 
     @contextlib.contextmanager
     def judging(self, item: pytest.Item) -> Iterator[None]:
@@ -192,30 +230,37 @@ class GateSession:
         self._enforce(item, wrong=wrong)
 
     def _enforce(self, item: pytest.Item, *, wrong: Exception | None = None) -> None:
-        verdict, gate, measured = self._judged[item.nodeid], cast("Gate", self.gate(item)), self.measured(item)
+        verdict, gate, measured = self.verdict(item), cast("Gate", self.gate(item)), self.measured(item)
         if verdict.accepted and wrong is None:
             if verdict.expected:
                 item.user_properties.append((EXPECTED_PROPERTY, "yes"))
             return
-        text = failure_text(verdict, gate=gate, record=measured.record, record_path=measured.path, node_id=item.nodeid)
+        again = " ".join(["pytest", shlex.quote(item.nodeid), *self._options.given])
+        text = failure_text(verdict, gate=gate, record=measured.record, record_path=measured.path, again=again)
         pytest.fail("\n".join(filter(None, [str(wrong or ""), text])), pytrace=False)
 
-    def refused(self, item: pytest.Item) -> bool:
-        """Whether an item was judged, and its verdict is not accepted."""
-        verdict = self._judged.get(item.nodeid)
-        return verdict is not None and not verdict.accepted
+    def accepted(self, item: pytest.Item) -> bool:
+        """Whether an item was judged, and its verdict is accepted."""
+        gate, threshold = self.gate(item), threshold_of(item)
+        verdict = self._own.get((gate.id, threshold.id)) if gate and threshold else None
+        return verdict is not None and verdict.accepted
 
     def summary(self) -> Iterator[str]:
-        """Return the lines of the terminal summary."""
-        for window in self._windows.values():
+        """Return the lines of the terminal summary: of every window that was measured, then the count of outcomes."""
+        for window in self._windows:
             if window.measured is None:
                 continue
-            judged = tuple(window.judged.values())
+            judged = [Judged(gate, self._run_verdicts(gate)) for gate in window.gates.values()]
             record, path = window.measured.record, window.measured.path
-            yield from window_lines(record, pairs=window.plan.pairs, judged=judged, record_path=path)
+            yield from window_lines(record, pairs=window.pairs, judged=judged, record_path=path)
             yield ""
         if self._thresholds:
-            yield outcome_line(tuple(self._judged.values()), collected=self._thresholds)
+            yield outcome_line(tuple(self._own.values()), collected=self._thresholds)
+
+    def _run_verdicts(self, gate: Gate) -> tuple[Verdict, ...]:
+        """Return the verdicts of the items that ran; deselected thresholds are not shown as judged."""
+        found = (self._own.get((gate.id, threshold.id)) for threshold in gate.thresholds)
+        return tuple(verdict for verdict in found if verdict is not None)
 
     def server(self, arm: Arm) -> Server:
         """Return a running server of an arm, for the fixture `vllm_server`."""
@@ -254,7 +299,7 @@ def _declared_gate(metafunc: pytest.Metafunc, *, rounds: int | None) -> Gate:
     marks = list(metafunc.definition.iter_markers(GATE_MARK))
     if len(marks) > 1:
         raise UsageError(f"{len(marks)} @gate decorators; write one gate a function")
-    if "vllm_server" in metafunc.fixturenames:
+    if SERVER_FIXTURE in metafunc.fixturenames:
         raise UsageError("a gate cannot ask for vllm_server, because two servers would run at once")
     gate = _gate(marks[0], gate_id=metafunc.definition.name, rounds=rounds)
     gate.check()
@@ -267,9 +312,19 @@ def _gate(mark: pytest.Mark, *, gate_id: str, rounds: int | None) -> Gate:
 
 
 def _gate_id(item: pytest.Item, threshold: Threshold) -> str:
-    """Return file path, qualified name and further parameters: a name that outlives reordering."""
+    """Return file path, names and further parameters: a name that outlives reordering and is unique."""
     function = cast("pytest.Function", item)
-    root = item.config.rootpath
-    path = item.path.relative_to(root) if item.path.is_relative_to(root) else Path(item.path.name)
+    path = Path(os.path.relpath(item.path, item.config.rootpath)).as_posix()
+    classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
     others = function.callspec.id.replace(threshold.id, "", 1).strip("-")
-    return f"{path.as_posix()}::{function.function.__qualname__}{f'[{others}]' if others else ''}"
+    return f"{'::'.join([path, *classes, function.originalname])}{f'[{others}]' if others else ''}"
+
+
+def _refuse_strange_gate(item: pytest.Item) -> None:
+    """Refuse gates that could not fail: not parametrised, or excused by an xfail mark."""
+    if item.get_closest_marker(GATE_MARK) is None:
+        return
+    if threshold_of(item) is None:
+        raise UsageError(f"{item.nodeid}: a gate is a plain function, or a method of a plain class")
+    if item.get_closest_marker("xfail") is not None:
+        raise UsageError(f"{item.nodeid}: xfail would excuse what was not measured; use verdict.expect(Outcome.FAIL)")

@@ -20,14 +20,11 @@ _HERE = Path(__file__).parent
 def one_sentence() -> Iterator[None]:
     """Fail the running test with the sentence of an error of ours, without its traceback."""
     __tracebackhide__ = True
-    text = None
     try:
         yield
     except SpecgateError as error:
         text = "\n".join(filter(None, [f"{type(error).__name__}: {error}", getattr(error, "log_tail", "")]))
-    # Outside the handler, or the error itself would be shown as the cause.
-    if text is not None:
-        pytest.fail(text, pytrace=False)
+        raise pytest.fail.Exception(text, pytrace=False) from None
 
 
 def place_and_sentence(excinfo: pytest.ExceptionInfo[BaseException], root: Path) -> str | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_specgate.core.arms import arms_of, boot_order
 from pytest_specgate.core.corpus import build_prompts
 from pytest_specgate.core.errors import ScrapeError, ServerDiedError, ServerError, ServerStartError, UsageError
-from pytest_specgate.core.identity import observed_fields
+from pytest_specgate.core.identity import observed_fields, sent_hash
 from pytest_specgate.core.judge import judge, needs_more_rounds
 from pytest_specgate.core.metrics import DEFINITION_VERSION
 from pytest_specgate.core.profile import declared_fields, sha256_of, sha256_of_text
@@ -82,7 +82,7 @@ class WindowPlan:
             return True
         if self.broken(pair, record):
             return False
-        own = [gate for gate in self.gates if gate.pair == pair]
+        own = [gate for gate in self.gates if gate.pair.key == pair.key]
         return not own or any(needs_more_rounds(judge(gate, record, final=False)) for gate in own)
 
 
@@ -168,6 +168,7 @@ class _Window:
         prompts = self._prompts = self._prompts or self._build_prompts(server)
         boot.profile = self._profile_fields(boot.arm, server, prompts)
         warmup = self._send(server, prompts.warmup, concurrency=1)
+        boot.profile["warmup_prompts_sha256"] = sent_hash(warmup)
         if bad := next((request for request in warmup if request.error), None):
             return Failure(reason="warm-up-failed", message=f"arm {boot.arm.name}: warm-up failed: {bad.error}")
         page = self._settled(server, before=page, requests=warmup)
@@ -223,7 +224,7 @@ class _Window:
     def _profile_fields(self, arm: Arm, server: Server, prompts: PromptSet) -> ProfileFields:
         return {
             **declared_fields(self._plan.profile),
-            **prompts.hashes(),
+            "prompt_source_sha256": prompts.source_sha256,
             "model": arm.model,
             "revision": arm.args.get("revision"),
             "tokenizer_sha256": sha256_of(list(self._ports.pages.tokenize(server, TOKENIZER_PROBE))),

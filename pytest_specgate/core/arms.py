@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from pytest_specgate.core.declared import FreeJson, declaration, known_keywords
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.profile import RequestProfile, same
+from pytest_specgate.core.profile import RequestProfile, same, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,6 +48,8 @@ class Arm:
     @field_validator("args")
     @classmethod
     def _own_arguments(cls, args: EngineArguments) -> EngineArguments:
+        if isinstance(args.get("speculative_config"), str):
+            raise ValueError("speculative_config is a dict, so that what it declares can be proved; got text")  # noqa: TRY004  - pydantic wants ValueError
         taken = {"model", "host", "port", "served_model_name"} & {name.replace("-", "_") for name in args}
         if taken:
             raise ValueError(f"{', '.join(sorted(taken))} is set by the gate itself")
@@ -89,6 +91,11 @@ class Arm:
     def speculates(self) -> bool:
         """Whether the arm declares speculation at all."""
         return self.args.get("speculative_config") is not None
+
+    @property
+    def key(self) -> str:
+        """A text that two arms share only if they are the same to the letter: `True` is not 1."""
+        return sha256_of({"name": self.name, **self.flat()})
 
     def flat(self) -> dict[str, JsonValue]:
         """Return what two arms are compared by: dotted path to value, without the name."""
@@ -183,6 +190,12 @@ class ArmPair:
     def arms(self) -> tuple[Arm, Arm]:
         """Reference, then candidate."""
         return (self.reference, self.candidate)
+
+    @property
+    def key(self) -> str:
+        """A text that two pairs share only if they are the same to the letter."""
+        arms: list[JsonValue] = [arm.key for arm in self.arms]
+        return sha256_of([arms, list(self.paths), self.profile.fingerprint(), self.rounds])
 
     def with_rounds(self, rounds: int | None) -> ArmPair:
         """Return the pair with another number of rounds; `None` changes nothing."""

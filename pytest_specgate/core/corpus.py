@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.profile import encode_body, request_body, sha256_of_bodies
+from pytest_specgate.core.profile import encode_body, request_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,14 +35,6 @@ class PromptSet:
     source_sha256: str
     warmup: tuple[bytes, ...]
     points: dict[int, tuple[bytes, ...]]
-
-    def hashes(self) -> dict[str, str]:
-        """Return the hash of every part as sent, by field name of the request profile."""
-        return {
-            "prompt_source_sha256": self.source_sha256,
-            "warmup_prompts_sha256": sha256_of_bodies(list(self.warmup)),
-            **{f"prompt_set_sha256.c{at}": sha256_of_bodies(list(bodies)) for at, bodies in self.points.items()},
-        }
 
 
 def build_prompts(

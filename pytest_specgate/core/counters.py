@@ -212,10 +212,9 @@ class CounterDelta:
         steps = self.decode_steps()
         return self.decode_tokens() / steps if steps else None
 
-    def steps_per_second(self) -> float | None:
-        """Decode steps per second of one sequence: step count / summed step time. `None` when nothing was decoded."""
-        seconds = self.total(STEP_SUM)
-        return self.decode_steps() / seconds if seconds else None
+    def decode_seconds(self) -> float:
+        """Return the time that decode steps took, summed over sequences, in seconds."""
+        return self.total(STEP_SUM)
 
     def speculation(self) -> SpeculationDelta | None:
         """Return what was drafted and accepted; `None` when the server has no speculation counters."""

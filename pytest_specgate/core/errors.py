@@ -7,6 +7,7 @@
     ├── ServerError           an engine did not do what it should
     │   ├── ServerStartError  ... while starting (carries exit code and log tail)
     │   └── ServerDiedError   ... while it was in use
+    ├── InvalidError          a measurement that must not be read
     ├── ScrapeError           a metrics or information page could not be read
     └── RecordError           a stored file cannot be read or is of another schema
 
@@ -52,6 +53,10 @@ class ServerStartError(ServerError):
 
 class ServerDiedError(ServerError):
     """An engine that had been ready left or stopped answering."""
+
+
+class InvalidError(SpecgateError):
+    """A measurement must not be read: profiles differ, a boot failed, or nothing was measured."""
 
 
 class ScrapeError(SpecgateError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core.profile import same
+from pytest_specgate.core.profile import same, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from pytest_specgate.core.profile import ProfileFields
-    from pytest_specgate.core.records import BootRecord, PointRecord
+    from pytest_specgate.core.records import BootRecord, PointRecord, RequestRecord
 
 UNSET: Final = "(unset)"
 
@@ -55,11 +55,17 @@ class IdentityReport:
         return f"request profile: {self.fields - len(self.differences)} of {self.fields} fields identical"
 
 
+def sent_hash(requests: Sequence[RequestRecord]) -> str:
+    """Return the hash of some requests as the client sent them: their bodies, in sending order."""
+    return sha256_of([request.body_sha256 for request in requests])
+
+
 def observed_fields(points: Sequence[PointRecord]) -> ProfileFields:
-    """Return what the server made of the requests of each point, request by request."""
+    """Return what was sent at each point, and what the server made of it, request by request."""
     fields: ProfileFields = {}
     for point in points:
         at = f"c{point.concurrency}"
+        fields[f"prompt_set_sha256.{at}"] = sent_hash(point.requests)
         fields[f"observed_prompt_tokens.{at}"] = [request.prompt_tokens for request in point.requests]
         fields[f"observed_output_tokens.{at}"] = [request.output_tokens for request in point.requests]
         fields[f"observed_finish_reasons.{at}"] = [request.finish_reason for request in point.requests]

@@ -168,8 +168,8 @@ def _from_look(gate: Gate, threshold: Threshold, rounds: _Rounds) -> Verdict:
         outcome=outcome,
         reason=_reason(look),
         summary=_summary(threshold, outcome, change=change, interval=(low, high), look=look),
-        reference=_geometric_mean(rounds.reference.values),
-        candidate=_geometric_mean(rounds.candidate.values),
+        reference=statistics.geometric_mean(rounds.reference.values),
+        candidate=statistics.geometric_mean(rounds.candidate.values),
         ratios=ratios,
         change=change,
         change_low=low,
@@ -187,6 +187,7 @@ def _from_look(gate: Gate, threshold: Threshold, rounds: _Rounds) -> Verdict:
 
 def _head(gate: Gate, threshold: Threshold) -> dict[str, Any]:
     return {
+        "gate": gate.id,
         "threshold": threshold.id,
         "pair": gate.pair.title,
         "metric": threshold.metric,
@@ -263,10 +264,6 @@ def _flags(threshold: Threshold, *, change: float, look: Look, rounds: _Rounds) 
             f"sends after the first wave that came in bunches: reference {100 * reference:.0f} %, candidate "
             f"{100 * candidate:.0f} %; where these differ, TTFT compares the rhythms of the arms and not only prefill"
         )
-
-
-def _geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def _stopped(verdict: Verdict, verdicts: Sequence[Verdict]) -> Verdict:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from pytest_specgate.core import validity
 from pytest_specgate.core.errors import UsageError, nearest
 from pytest_specgate.core.metrics import Measured, measure
 from pytest_specgate.core.profile import check_point
 
 if TYPE_CHECKING:
-    from pytest_specgate.core.records import WindowRecord
+    from pytest_specgate.core.arms import Arm
+    from pytest_specgate.core.records import BootRecord, WindowRecord
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,12 +30,22 @@ class MeasuredWindow:
     def values(self, metric: str, *, arm: str, at: int) -> tuple[Measured, ...]:
         """Return a metric of one arm at one concurrency, round by round; times are in seconds.
 
+        A point that cannot be judged has no value, but the reason why.
+
         Raises:
             UsageError: the window has no such arm or point, or there is no such metric.
         """
-        names = [known.name for known in self.record.arms]
-        if arm not in names:
-            raise UsageError(f"the window has no arm {arm!r}{nearest(arm, names)}")
+        arms = {known.name: known for known in self.record.arms}
+        if arm not in arms:
+            raise UsageError(f"the window has no arm {arm!r}{nearest(arm, arms)}")
         check_point(self.record.profile, at)
-        points = [boot.point(at) for boot in self.record.boots_of(arm)]
-        return tuple(Measured(None, "not measured") if point is None else measure(metric, point) for point in points)
+        return tuple(self._value(metric, arms[arm], boot, at=at) for boot in self.record.boots_of(arm))
+
+    def _value(self, metric: str, arm: Arm, boot: BootRecord, *, at: int) -> Measured:
+        point = boot.point(at)
+        problem = validity.boot_problem(arm, boot, self.record.profile)
+        if problem is None and point is not None:
+            problem = validity.point_problem(arm, point, self.record.profile)
+        if problem is not None or point is None:
+            return Measured(None, problem.message if problem else "not measured")
+        return measure(metric, point)

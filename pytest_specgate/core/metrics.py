@@ -62,9 +62,7 @@ class Metric:
     @property
     def minimum_requests(self) -> int:
         """Requests below which the metric is not supported: N * min(q, 1 - q) >= 5 for a percentile."""
-        if self.quantile is None:
-            return 1
-        return math.ceil(round(5 / min(self.quantile, 1 - self.quantile), 6))
+        return 1 if self.quantile is None else _needed(self.quantile)
 
     @property
     def stored_key(self) -> str:
@@ -79,6 +77,10 @@ class Measured:
 
     value: float | None
     missing: str | None = None
+
+
+def _needed(q: float) -> int:
+    return math.ceil(round(5 / min(q, 1 - q), 6))
 
 
 def ttft(request: RequestRecord) -> float:
@@ -138,9 +140,8 @@ def bunched_sends(point: PointRecord) -> float | None:
 def _percentile(quantity: Callable[[RequestRecord], float | None], q: float) -> Callable[[PointRecord], float]:
     def compute(point: PointRecord) -> float:
         found = [(request.index, value) for request in point.completed if (value := quantity(request)) is not None]
-        needed = math.ceil(round(5 / min(q, 1 - q), 6))
-        if len(found) < needed:
-            raise NotMeasuredError(f"{len(found)} requests have a value, p{100 * q:g} needs {needed}")
+        if len(found) < _needed(q):
+            raise NotMeasuredError(f"{len(found)} requests have a value, p{100 * q:g} needs {_needed(q)}")
         impossible = next((entry for entry in found if not math.isfinite(entry[1]) or entry[1] <= 0), None)
         if impossible is not None:
             raise NotMeasuredError(f"request {impossible[0]} has an impossible value: {impossible[1]:g}")

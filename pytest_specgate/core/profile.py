@@ -138,15 +138,6 @@ def sha256_of_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def sha256_of_bodies(bodies: list[bytes]) -> str:
-    """Return the hash of a prompt set as sent: body bytes in sending order, lengths included."""
-    digest = hashlib.sha256()
-    for body in bodies:
-        digest.update(len(body).to_bytes(8, "big"))
-        digest.update(body)
-    return digest.hexdigest()
-
-
 def declared_fields(profile: RequestProfile) -> ProfileFields:
     """Return the fields of a profile that are known before any server runs."""
     body = request_body(profile, model="", prompt="")

@@ -23,7 +23,7 @@ REDACTED: Final = "[redacted]"
 
 _SECRET_NAME = re.compile(
     r"(?i)secret|password|passwd|credential|authorization$|(api|access|private|auth)[-_]?(key|token)s?$"
-    r"|(^|[-_.])(auth|token)$|(?-i:_KEY)$"
+    r"|(^|[-_.])(auth|token|pass|pwd)$|(?-i:_KEY)$"
 )
 _SECRET_FORM = re.compile(
     r"(?i)\bhf_[a-z0-9]{16,}|\bsk-[a-z0-9_-]{16,}|(?<=bearer )[\w.~+/=-]{8,}|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
@@ -61,6 +61,7 @@ class RequestRecord(Stored):
         token_events: number of token events.
         finish_reason: as the server sent it.
         text_sha256: hash of the answer.
+        body_sha256: hash of the body as sent.
     """
 
     index: int
@@ -76,6 +77,7 @@ class RequestRecord(Stored):
     token_events: int
     finish_reason: str | None
     text_sha256: str
+    body_sha256: str
 
 
 class PointRecord(Stored):

@@ -291,6 +291,6 @@ def raw_change(log_ratio: float, *, higher_is_better: bool) -> float:
     return math.expm1(log_ratio if higher_is_better else -log_ratio)
 
 
-def break_even_floor(mean: float, *, delta: float) -> float:
-    """Return the largest declared floor under which a single round would be decided, as a fraction."""
-    return math.expm1(NORMAL_975 * abs(mean + delta) / _t(ALPHA_PASS, DECLARED_DF))
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of positive values."""
+    return math.exp(math.fsum(map(math.log, values)) / len(values))

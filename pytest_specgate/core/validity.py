@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_specgate.core import counters
 from pytest_specgate.core.errors import ScrapeError
+from pytest_specgate.core.profile import same
 from pytest_specgate.core.records import Failure
 
 if TYPE_CHECKING:
@@ -31,20 +32,34 @@ def unproved(arm: Arm, *, speculative_config: JsonValue, page: CounterPage, mode
         model: name under which the model should be served.
     """
     resolved = speculative_config if isinstance(speculative_config, dict) else None
-    k = resolved.get("num_speculative_tokens") if resolved else None
-    declared, counted = arm.draft_horizon, len(page.speculation) or None
     problem = None
     if strangers := page.models() - {model}:
         problem = f"the server counts for model {', '.join(sorted(strangers))}, not for {model}"
-    elif arm.speculates and resolved is None:
-        problem = "speculation is declared, but the server resolved none"
-    elif not arm.speculates and (resolved is not None or counted):
-        problem = f"no speculation is declared, but the server runs it with k={k or counted}"
-    elif declared is not None and k != declared:
-        problem = f"k={declared} is declared, but the server resolved k={k}"
-    elif declared is not None and counted != declared:
-        problem = f"k={declared} is declared, but the server counts {counted or 0} draft positions"
+    elif arm.speculates:
+        problem = _speculation_unproved(arm, resolved, positions=len(page.speculation))
+    elif resolved is not None or page.speculation:
+        problem = f"no speculation is declared, but the server runs it: {resolved or page.speculation}"
     return Failure(reason=NOT_AS_DECLARED, message=f"arm {arm.name}: {problem}") if problem else None
+
+
+def _speculation_unproved(arm: Arm, resolved: dict[str, JsonValue] | None, *, positions: int) -> str | None:
+    """Compare what an arm declares of its speculation with what the server resolved and counts."""
+    declared = arm.args["speculative_config"]
+    if resolved is None:
+        return "speculation is declared, but the server resolved none"
+    for name, value in declared.items() if isinstance(declared, dict) else ():
+        # A path to a draft model may be spelt anew; everything else is kept as given.
+        if name != "model" and name in resolved and not same(_plain(name, value), _plain(name, resolved[name])):
+            return f"{name}={value} is declared, but the server resolved {name}={resolved[name]}"
+    k = resolved.get("num_speculative_tokens")
+    return None if k == positions else f"the server resolved k={k}, but counts {positions} draft positions"
+
+
+def _plain(name: str, value: JsonValue) -> JsonValue:
+    """Return a value under the one name that vLLM keeps of several: ``[ngram]``, ``deepseek_mtp``."""
+    if name != "method" or not isinstance(value, str):
+        return value
+    return "mtp" if value.endswith("mtp") else value.strip("[]")
 
 
 def boot_problem(arm: Arm, boot: BootRecord, profile: RequestProfile) -> Failure | None:

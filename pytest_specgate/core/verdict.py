@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
 
 from pydantic import PrivateAttr
 
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.records import Stored
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Outcome(enum.StrEnum):
@@ -38,6 +34,7 @@ class Verdict(Stored):
     Changes and margins are fractions (0.05 is 5 %); changes are raw: +0.2 is 20 % more of the metric, good or bad.
 
     Attributes:
+        gate: id of the gate.
         threshold: its id within the gate, as ``c32-output_throughput-not_worse``.
         pair: candidate against reference, by name.
         metric: key in the metric table.
@@ -67,6 +64,7 @@ class Verdict(Stored):
         flags: what a reader should know besides.
     """
 
+    gate: str
     threshold: str
     pair: str
     metric: str
@@ -114,6 +112,10 @@ class Verdict(Stored):
             words = " or ".join(outcomes)
             raise UnexpectedOutcomeError(f"expected {words}, got {self.outcome} ({self.reason}): {self.summary}")
 
+    def expect_pass(self) -> None:
+        """Take a declared expectation back."""
+        self._accepted = frozenset({Outcome.PASS})
+
     @property
     def accepted(self) -> bool:
         """Whether the test passes: the outcome is PASS, or one that the test declared with `expect`."""
@@ -129,11 +131,6 @@ class Verdict(Stored):
         """The kind of the claim in words: ``not worse than``, ``better than``."""
         return f"{self.kind.replace('_', ' ')} than"
 
-    @property
-    def word(self) -> str:
-        """Direction word with the raw change: ``better +17.8 %``; empty when there is no change to name."""
-        return "" if self.change is None else change_words(self.change, metric_name=self.metric)
-
 
 def change_words(change: float, *, metric_name: str) -> str:
     """Name a raw change: the sign is that of the change, the word that of its direction."""
@@ -142,10 +139,3 @@ def change_words(change: float, *, metric_name: str) -> str:
         return "equal 0.0 %"
     better = (change > 0) == metric(metric_name).higher_is_better
     return f"{'better' if better else 'worse'} {percent:+.1f} %"
-
-
-def worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the word of a gate: the first that occurs of FAIL, INVALID, INCONCLUSIVE, PASS."""
-    present = set(outcomes)
-    order = (Outcome.FAIL, Outcome.INVALID, Outcome.INCONCLUSIVE, Outcome.PASS)
-    return next((word for word in order if word in present), Outcome.INVALID)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_specgate.core.arms import MAXIMUM_ROUNDS
 from pytest_specgate.core.judge import identity_of, pair_problem
 from pytest_specgate.core.metrics import bunched_sends, metric
-from pytest_specgate.core.statistics import raw_change
+from pytest_specgate.core.statistics import ALPHA_FAIL, ALPHA_PASS, raw_change
 from pytest_specgate.core.verdict import Outcome
 from pytest_specgate.reporting.figures import percent, unit_text, value_text
 from pytest_specgate.reporting.tables import noise_line, pair_table, speculation_table
@@ -37,12 +37,12 @@ class Judged:
     verdicts: tuple[Verdict, ...]
 
 
-def failure_text(verdict: Verdict, *, gate: Gate, record: WindowRecord, record_path: str, node_id: str) -> str:
+def failure_text(verdict: Verdict, *, gate: Gate, record: WindowRecord, record_path: str, again: str) -> str:
     """Return the whole message of a threshold that did not pass; its first line is the sentence of the verdict."""
     first = verdict.summary if verdict.outcome != Outcome.INVALID else f"INVALID ({verdict.reason}): {verdict.summary}"
     lines = [first, *_indented(_evidence(verdict, gate, record))]
     lines += _indented(_flag_lines(verdict))
-    lines += _indented(_next_steps(verdict, gate, record, record_path=record_path, node_id=node_id))
+    lines += _indented(_next_steps(verdict, gate, record, record_path=record_path, again=again))
     return "\n".join(lines)
 
 
@@ -59,8 +59,10 @@ def _evidence(verdict: Verdict, gate: Gate, record: WindowRecord) -> Iterator[st
             f"(geometric means of {verdict.rounds} rounds; by round: {_by_round(verdict)})"
         )
     yield noise_line(verdict)
-    shared = f"{_counted(verdict.looks, 'look')}, {_counted(verdict.family, 'threshold')} in this gate"
-    yield f"claim: {verdict.claim}; {shared}"
+    yield f"claim: {verdict.claim}"
+    shared = f"{_counted(verdict.looks, 'look')} and, for FAIL, {_counted(verdict.family, 'threshold')} of the gate"
+    levels = f"in all {100 * ALPHA_PASS:g} % for PASS and {100 * ALPHA_FAIL:g} % for FAIL"
+    yield f"interval: one-sided bounds, {levels}, shared by {shared}"
 
 
 def _counted(count: int, what: str) -> str:
@@ -76,18 +78,19 @@ def _flag_lines(verdict: Verdict) -> list[str]:
     return [f"note: {flag}" for flag in verdict.flags]
 
 
-def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_path: str, node_id: str) -> Iterator[str]:
+def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_path: str, again: str) -> Iterator[str]:
     for arm in gate.pair.arms:
         boots = [boot for boot in record.boots_of(arm.name) if boot.command]
         if boots:
             yield f"server of {arm.name}: {boots[-1].command}"
     yield f"record: {record_path}"
-    again = f"pytest '{node_id}'"
     more = min(MAXIMUM_ROUNDS, max(4, 2 * verdict.rounds_planned))
     if verdict.outcome == Outcome.INCONCLUSIVE and more > verdict.rounds_planned:
         yield f"more rounds narrow the interval: {again} --specgate-rounds={more}"
-    else:
+    elif verdict.outcome == Outcome.INVALID:
         yield f"run again: {again}"
+    else:
+        yield f"measure again (a new sample, not a correction): {again}"
 
 
 def _indented(lines: Iterator[str] | Sequence[str]) -> list[str]:
@@ -135,8 +138,12 @@ def _window_head(record: WindowRecord) -> Iterator[str]:
         f"load: {profile.prompts} prompts of {profile.input_tokens} tokens, {profile.output_tokens} output tokens, "
         f"{', '.join(f'{count} requests at c={at}' for at, count in profile.requests.items())}"
     )
-    for text in dict.fromkeys(_engine_text(facts) for facts in record.engine.values()):
-        yield f"engine: {text}"
+    engines: dict[str, list[str]] = {}
+    for arm, facts in record.engine.items():
+        engines.setdefault(_engine_text(facts), []).append(arm)
+    for text, arms in engines.items():
+        of = f" ({', '.join(arms)})" if len(engines) > 1 else ""
+        yield f"engine: {text}{of}"
 
 
 def _engine_text(facts: Mapping[str, object]) -> str:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_specgate.core.metrics import metric
+from pytest_specgate.names import OUTCOME_PROPERTY
 
 if TYPE_CHECKING:
     from pytest_specgate.core.verdict import Verdict
 
 Property: TypeAlias = tuple[str, str | float | int]
-
-OUTCOME_PROPERTY = "specgate_outcome"
-EXPECTED_PROPERTY = "specgate_expected"
 
 
 def properties(verdict: Verdict) -> list[Property]:
@@ -24,8 +22,8 @@ def properties(verdict: Verdict) -> list[Property]:
     unit = row.stored_key.removeprefix(row.name)
     candidates: tuple[tuple[str, str | float | int | None], ...] = (
         (OUTCOME_PROPERTY, str(verdict.outcome)),
-        (EXPECTED_PROPERTY, "yes" if verdict.expected and verdict.accepted else None),
         ("specgate_reason", verdict.reason),
+        ("specgate_gate", verdict.gate),
         ("specgate_pair", verdict.pair),
         ("specgate_claim", verdict.claim),
         ("specgate_metric", verdict.metric),

@@ -71,7 +71,7 @@ class _Change:
 
     @property
     def mean(self) -> float:
-        return geometric_mean(self.candidate) / geometric_mean(self.reference) - 1
+        return statistics.geometric_mean(self.candidate) / statistics.geometric_mean(self.reference) - 1
 
 
 def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, name: str, at: int) -> list[str]:
@@ -81,7 +81,7 @@ def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, na
     change = _change(pair, record, row, at=at)
     if isinstance(change, str):
         return [*head, "-", "-", change, "-", *tail]
-    values = [value_text(row, geometric_mean(side)) for side in (change.reference, change.candidate)]
+    values = [value_text(row, statistics.geometric_mean(side)) for side in (change.reference, change.candidate)]
     return [*head, *values, change_words(change.mean, metric_name=name), _rounds(change.rounds), *tail]
 
 
@@ -129,16 +129,8 @@ def speculation_table(arms: Sequence[Arm], record: WindowRecord) -> str:
     ]
     if not rows:
         return ""
-    headers = [
-        "arm",
-        "c",
-        "tokens/step",
-        "acceptance length",
-        "acceptance rate",
-        "draft length",
-        "accepted by position",
-    ]
-    align = ("left", *["right"] * 5, "left")
+    headers = ["arm", "c", "step [ms]", "tokens/step", "acceptance length", "rate", "draft length", "by position"]
+    align = ("left", *["right"] * 6, "left")
     return tabulate(rows, headers=headers, colalign=align, disable_numparse=True, tablefmt="simple")
 
 
@@ -154,7 +146,9 @@ def _speculation_row(arm: Arm, record: WindowRecord, *, at: int) -> list[str] | 
     ratios = (pooled.acceptance_length, pooled.acceptance_rate, pooled.draft_length)
     texts = ["-" if ratio is None else number(ratio) for ratio in ratios]
     positions = " ".join(f"{rate:.3f}" for rate in pooled.per_position_rates)
-    return [arm.name, f"{at}", number(tokens / steps) if steps else "-", *texts, positions]
+    seconds = math.fsum(point.counters.decode_seconds() for point in usable)
+    paces = [number(1000 * seconds / steps), number(tokens / steps)] if steps else ["-", "-"]
+    return [arm.name, f"{at}", *paces, *texts, positions]
 
 
 def pool(deltas: Sequence[SpeculationDelta]) -> SpeculationDelta:
@@ -168,11 +162,6 @@ def pool(deltas: Sequence[SpeculationDelta]) -> SpeculationDelta:
             map(sum, zip(*(delta.accepted_per_position for delta in deltas), strict=True)),
         ),
     )
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """Return the geometric mean of positive values."""
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def noise_line(verdict: Verdict) -> str:
