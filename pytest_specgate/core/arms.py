@@ -48,8 +48,9 @@ class Arm:
     @field_validator("args")
     @classmethod
     def _own_arguments(cls, args: EngineArguments) -> EngineArguments:
-        if isinstance(args.get("speculative_config"), str):
-            raise ValueError("speculative_config is a dict, so that what it declares can be proved; got text")  # noqa: TRY004  - pydantic wants ValueError
+        config = args.get("speculative_config")
+        if not isinstance(config, dict | None):
+            raise ValueError(f"speculative_config is a dict, so that what it declares can be proved; got {config!r}")  # noqa: TRY004  - pydantic wants ValueError
         taken = {"model", "host", "port", "served_model_name"} & {name.replace("-", "_") for name in args}
         if taken:
             raise ValueError(f"{', '.join(sorted(taken))} is set by the gate itself")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_specgate.core import validity
 from pytest_specgate.core.errors import UsageError, nearest
 from pytest_specgate.core.metrics import Measured, measure
+from pytest_specgate.core.metrics import metric as known_metric
 from pytest_specgate.core.profile import check_point
 
 if TYPE_CHECKING:
@@ -39,13 +40,15 @@ class MeasuredWindow:
         if arm not in arms:
             raise UsageError(f"the window has no arm {arm!r}{nearest(arm, arms)}")
         check_point(self.record.profile, at)
+        known_metric(metric)
         return tuple(self._value(metric, arms[arm], boot, at=at) for boot in self.record.boots_of(arm))
 
     def _value(self, metric: str, arm: Arm, boot: BootRecord, *, at: int) -> Measured:
-        point = boot.point(at)
         problem = validity.boot_problem(arm, boot, self.record.profile)
+        point = boot.point(at)
         if problem is None and point is not None:
             problem = validity.point_problem(arm, point, self.record.profile)
-        if problem is not None or point is None:
-            return Measured(None, problem.message if problem else "not measured")
+        if problem is not None:
+            return Measured(None, problem.message)
+        assert point is not None, "boot_problem() refuses boots without the point"
         return measure(metric, point)

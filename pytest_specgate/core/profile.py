@@ -130,12 +130,12 @@ def encode_body(body: dict[str, JsonValue]) -> bytes:
 def sha256_of(value: JsonValue) -> str:
     """Return the hash of a JSON value, independent of key order."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256_of_text(text)
 
 
 def sha256_of_text(text: str) -> str:
-    """Return the hash of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    """Return the hash of a text, which may hold halves of characters as the environment does."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def declared_fields(profile: RequestProfile) -> ProfileFields:

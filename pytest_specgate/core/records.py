@@ -30,7 +30,8 @@ _SECRET_FORM = re.compile(
 )
 _SECRET_PLACE = re.compile(
     r"""(?ix)
-    ( [\w-]* (?: api[-_]?keys? | [-_]token | \btoken (?==) | password | secret (?:[-_]key)? )  # the name
+    ( [\w-]* (?: api[-_]?keys? | [-_]token | \btoken (?==)                                     # the name
+               | password | passwd | [-_]pass | [-_]pwd | secret (?:[-_]key)? )
       ['"]? (?: \s*[=:]\s* | (?<=\w)\s+ (?=\S) ) \[? ['"]?                                   # what joins the two
       (?! \[?redacted\] | - | none\b | null\b ) )
     ( [^\s'",&\]]+ )                                                                          # the value
@@ -276,5 +277,6 @@ def secrets_of(arm: Arm) -> tuple[str, ...]:
         elif isinstance(value, str) and value and _secret(name):
             found.append(value)
 
-    collect({**arm.args, **arm.env}, "")
-    return tuple(sorted(set(found), key=len, reverse=True))
+    collect(arm.args, "")
+    collect(dict(arm.env), "")
+    return tuple(sorted(set(found), key=lambda text: (-len(text), text)))

@@ -31,14 +31,20 @@ def unproved(arm: Arm, *, speculative_config: JsonValue, page: CounterPage, mode
         page: counters before any traffic.
         model: name under which the model should be served.
     """
-    resolved = speculative_config if isinstance(speculative_config, dict) else None
-    problem = None
+    if not isinstance(speculative_config, dict | None):
+        return Failure(
+            reason=NOT_AS_DECLARED,
+            message=f"arm {arm.name}: the server says of its speculation only {speculative_config!r}",
+        )
+    resolved, problem = speculative_config, None
     if strangers := page.models() - {model}:
         problem = f"the server counts for model {', '.join(sorted(strangers))}, not for {model}"
     elif arm.speculates:
         problem = _speculation_unproved(arm, resolved, positions=len(page.speculation))
     elif resolved is not None or page.speculation:
-        problem = f"no speculation is declared, but the server runs it: {resolved or page.speculation}"
+        problem = (
+            f"no speculation is declared, but the server runs it: {page.speculation if resolved is None else resolved}"
+        )
     return Failure(reason=NOT_AS_DECLARED, message=f"arm {arm.name}: {problem}") if problem else None
 
 

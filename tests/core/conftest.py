@@ -103,6 +103,7 @@ class Build:
             "token_events": TOKENS,
             "finish_reason": "length",
             "text_sha256": "0" * 64,
+            "body_sha256": f"{index:064x}",
         }
         return RequestRecord.model_validate({**fields, **changes})
 
@@ -172,7 +173,6 @@ class Build:
             requests = [cls.request(index, speed=pace) for index in range(count)]
             drafted = cls.drafted(count, k=arm.draft_horizon) if arm.draft_horizon else None
             points.append(cls.point(requests, at=at, speculation=drafted))
-        prompts = {f"prompt_set_sha256.c{at}": f"{at:064x}" for at in profile.points}
         return BootRecord(
             arm=arm.name,
             round=number,
@@ -181,7 +181,7 @@ class Build:
             command=f"serve {arm.model}",
             started_at="2026-11-29T12:00:00+00:00",
             boot_s=30.0,
-            profile={**declared_fields(profile), **prompts, **observed_fields(points)},
+            profile={**declared_fields(profile), **observed_fields(points)},
             resolved={"speculative_config": arm.args.get("speculative_config")},
             points=tuple(points),
         )

@@ -93,7 +93,7 @@ def test_vary_merges_and_leaves_the_original_alone() -> None:
         ({"speculative_config": {"method": "ngram", "num_speculative_tokens": 4}}, 4, True),
         ({"speculative_config": {"method": "mtp"}}, None, True),
         ({"speculative_config": {"num_speculative_tokens": "4"}}, None, True),
-        ({"speculative_config": "preset"}, None, True),
+        ({"speculative_config": {}}, None, True),
     ],
 )
 def test_draft_horizon(args: dict[str, Any], k: int | None, *, speculates: bool) -> None:
@@ -111,6 +111,21 @@ def test_arguments_that_the_gate_sets_are_refused(argument: str, named: str) -> 
     """An argument that the gate sets itself is refused, however it is spelt."""
     with pytest.raises(UsageError, match=f"^Arm: {named} is set by the gate itself$"):
         Arm("x", model="folder", args={argument: 1})
+
+
+@pytest.mark.parametrize(
+    "config", ["preset", "", '{"method": "ngram", "num_speculative_tokens": 4}', ['{"method": "eagle"}'], True, 5]
+)
+def test_speculation_declared_as_anything_but_a_dict_is_refused(config: object) -> None:
+    """What another form declares of speculation could not be compared with the server, so a dict is asked for."""
+    words = f"Arm: speculative_config is a dict, so that what it declares can be proved; got {config!r}"
+
+    with pytest.raises(UsageError) as declared:
+        Arm("x", model="folder", args={"speculative_config": config})
+    with pytest.raises(UsageError) as varied:
+        OFF.vary("x", args={"speculative_config": config})
+
+    assert (str(declared.value), str(varied.value)) == (words, words)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "-a", "é", "x" * 41])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from pytest_specgate.core.corpus import PromptSet, build_prompts, cut_to
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.profile import sha256_of_bodies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,42 +116,22 @@ def test_one_seed_gives_one_set(build: type[Build]) -> None:
     again, other = _built(build), _built(build, order_seed=1)
 
     assert again == _built(build)
-    assert again.hashes() == _built(build).hashes()
     assert again.points != other.points
 
 
-def test_hashes_name_source_warmup_and_points(build: type[Build]) -> None:
-    """Every part of a prompt set has a hash of its own, under the field name of the request profile."""
-    made = _built(build)
-
-    hashes = made.hashes()
-
-    assert set(hashes) == {
-        "prompt_source_sha256",
-        "warmup_prompts_sha256",
-        "prompt_set_sha256.c1",
-        "prompt_set_sha256.c8",
-    }
-    assert hashes["prompt_source_sha256"] == "abcd"
-    assert hashes["prompt_set_sha256.c8"] == sha256_of_bodies(list(made.points[8]))
-    assert len(set(hashes.values())) == 4
+def test_a_set_names_its_source(build: type[Build]) -> None:
+    """A prompt set carries the hash of the text that it was cut from."""
+    assert _built(build).source_sha256 == "abcd"
 
 
-def test_hashes_change_with_the_order(build: type[Build]) -> None:
-    """The same prompts sent in another order are another prompt set."""
-    made = _built(build)
-    turned = PromptSet(made.source_sha256, made.warmup[::-1], {at: made.points[at][::-1] for at in made.points})
+@pytest.mark.parametrize("changes", [{"temperature": 0.5}, {"seed": 7}, {"output_tokens": 7}, {"stop": ("END",)}])
+def test_bodies_tell_profiles_apart(build: type[Build], changes: dict[str, Any]) -> None:
+    """Other sampling parameters or lengths change every body of the set, warm-up too, and no prompt."""
+    made, other = _built(build), _built(build, **changes)
 
-    same = [name for name, value in made.hashes().items() if turned.hashes()[name] == value]
-
-    assert same == ["prompt_source_sha256"]
-
-
-def test_hashes_cover_the_whole_body(build: type[Build]) -> None:
-    """Other sampling parameters or lengths give another hash of the prompt set as sent."""
-    sets = [_built(build), _built(build, temperature=0.5), _built(build, seed=7), _built(build, output_tokens=7)]
-
-    assert len({made.hashes()["prompt_set_sha256.c1"] for made in sets}) == 4
+    bodies = {*made.warmup, *itertools.chain.from_iterable(made.points.values())}
+    assert bodies.isdisjoint([*other.warmup, *itertools.chain.from_iterable(other.points.values())])
+    assert _prompts(made) == _prompts(other)
 
 
 def test_a_short_source_is_repeated(build: type[Build]) -> None:

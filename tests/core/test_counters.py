@@ -221,11 +221,11 @@ def test_tokens_per_step_of_a_real_server(captured: type[Captured]) -> None:
     assert delta.tokens_per_step() == pytest.approx((512 - 8) / 316)
 
 
-def test_steps_per_second_of_a_real_server(captured: type[Captured]) -> None:
-    """Between two real scrapes steps per second is the step count over the summed step time."""
+def test_decode_time_of_a_real_server(captured: type[Captured]) -> None:
+    """Between two real scrapes the time of decode steps is the rise of their summed time, in seconds."""
     delta = CounterDelta(captured.page("ngram_k4_after_warmup"), captured.page("ngram_k4_after_c1"))
 
-    assert delta.steps_per_second() == pytest.approx(316 / (17.171509325999523 - 2.2431416169997647))
+    assert delta.decode_seconds() == pytest.approx(17.171509325999523 - 2.2431416169997647)
 
 
 def test_speculation_of_a_real_server(captured: type[Captured]) -> None:
@@ -239,12 +239,20 @@ def test_speculation_of_a_real_server(captured: type[Captured]) -> None:
     assert f"{speculation.acceptance_length:.2f}" == "2.47"
 
 
+def test_decode_time_needs_its_counter(build: type[Build]) -> None:
+    """A page without the summed step time is an error, not a time of 0."""
+    page = build.page({counters.STEP_COUNT: 5}, finished={})
+
+    with pytest.raises(ScrapeError, match=f"no series {counters.STEP_SUM}: "):
+        CounterDelta(page, page).decode_seconds()
+
+
 def test_nothing_decoded_has_no_step(captured: type[Captured]) -> None:
     """Two scrapes without traffic between them source nothing."""
     page = captured.page("ngram_k4_after_c1")
     delta = CounterDelta(page, page)
 
-    assert (delta.tokens_per_step(), delta.steps_per_second(), delta.finished()) == (None, None, {})
+    assert (delta.tokens_per_step(), delta.decode_seconds(), delta.finished()) == (None, 0.0, {})
 
 
 def test_a_server_without_speculation_has_no_speculation_delta(build: type[Build]) -> None:

@@ -14,6 +14,7 @@ from pytest_specgate.core import errors
         errors.ServerError,
         errors.ServerStartError,
         errors.ServerDiedError,
+        errors.InvalidError,
         errors.ScrapeError,
         errors.RecordError,
     ],
@@ -21,6 +22,13 @@ from pytest_specgate.core import errors
 def test_every_error_is_a_specgate_error(error: type[Exception]) -> None:
     """Whoever catches the base class catches everything that is raised on purpose."""
     assert issubclass(error, errors.SpecgateError)
+
+
+def test_an_invalid_measurement_is_no_mistake_of_use() -> None:
+    """Whoever catches mistakes in a gate file, or servers that died, does not catch a measurement that is invalid."""
+    others = (errors.UsageError, errors.ServerError, errors.ScrapeError, errors.RecordError)
+
+    assert not issubclass(errors.InvalidError, others)
 
 
 @pytest.mark.parametrize("error", [errors.ServerStartError, errors.ServerDiedError])

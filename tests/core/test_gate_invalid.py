@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_specgate.core.counters import CounterPage
+from pytest_specgate.core.identity import sent_hash
 from pytest_specgate.core.judge import judge, needs_more_rounds
 from pytest_specgate.core.records import Failure
 from pytest_specgate.core.verdict import Outcome, Verdict
@@ -32,7 +33,7 @@ def _assert_invalid(verdict: Verdict, reason: str) -> None:
     """Check the word, the reason, and that no figure is there to be scraped."""
     assert (verdict.outcome, verdict.reason) == (Outcome.INVALID, reason)
     assert [getattr(verdict, name) or None for name in FIGURES] == [None] * len(FIGURES)
-    assert (verdict.word, verdict.accepted) == ("", False)
+    assert (verdict.gate, verdict.accepted) == ("test_gate.py::test_gate", False)
 
 
 @pytest.mark.parametrize(("reference", "candidate"), [(0, 2), (2, 0), (0, 0)], ids=str)
@@ -153,7 +154,7 @@ def test_case_75_a_profile_mismatch_names_field_and_values(build: type[Build]) -
     assert verdict.summary == f"request profile: {fields - 1} of {fields} fields identical"
     assert verdict.detail.splitlines() == [
         "prompt_set_sha256.c1",
-        f"    off, round 1: {1:064x}",
+        f"    off, round 1: {sent_hash(record.boots[0].points[0].requests)}",
         "    k4, round 1: bbbb",
     ]
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_specgate.core.identity import UNSET, compare, observed_fields, shortened
+from pytest_specgate.core.identity import UNSET, compare, observed_fields, sent_hash, shortened
 from pytest_specgate.core.records import Failure
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from pytest_specgate.core.records import BootRecord
+    from pytest_specgate.core.records import BootRecord, RequestRecord
     from tests.core.conftest import Build
 
 
@@ -74,6 +74,52 @@ def test_case_83_prompt_tokens_are_those_the_server_counted(build: type[Build]) 
     [found] = compare(_boots(build, left, right)).differences
 
     assert (found.field, found.left, found.right) == ("observed_prompt_tokens.c8", [128], [131])
+
+
+def _sent(build: type[Build], *bodies: str) -> list[RequestRecord]:
+    return [build.request(index, body_sha256=body) for index, body in enumerate(bodies)]
+
+
+def test_case_75_the_hash_of_a_point_is_of_what_was_sent(build: type[Build]) -> None:
+    """Case 75: one other body at one point is seen there and nowhere else, whatever was prepared to be sent."""
+    left = [build.point(_sent(build, "aa", "bb"), at=1), build.point(_sent(build, "cc", "dd"), at=8)]
+    right = [left[0], build.point(_sent(build, "cc", "ee"), at=8)]
+
+    [found] = compare(_boots(build, observed_fields(left), observed_fields(right))).differences
+
+    assert found.field == "prompt_set_sha256.c8"
+    assert (found.left, found.right) == (sent_hash(left[1].requests), sent_hash(right[1].requests))
+
+
+@pytest.mark.parametrize(
+    "other", [("bb", "aa"), ("aa",), ("aa", "bb", "bb"), ("a", "abb"), ("aabb",), ("aa", "bb", ""), ()], ids=str
+)
+def test_the_hash_of_what_was_sent_tells_order_and_borders(build: type[Build], other: tuple[str, ...]) -> None:
+    """Another order, another number or other borders of the same hashes are another prompt set."""
+    assert sent_hash(_sent(build, *other)) != sent_hash(_sent(build, "aa", "bb"))
+
+
+def test_the_hash_of_what_was_sent_is_of_nothing_else(build: type[Build]) -> None:
+    """The same bodies have one hash, whatever came back and whenever; a request that failed was sent too."""
+    good = _sent(build, "aa", "bb")
+    slow = [request.model_copy(update={"sent_s": 5.0, "output_tokens": 1, "text_sha256": "f"}) for request in good]
+    lost = [good[0], build.failed(1).model_copy(update={"body_sha256": "bb"})]
+
+    assert sent_hash(good) == sent_hash(slow) == sent_hash(lost)
+    assert len(sent_hash(good)) == 64
+
+
+def test_observed_fields_of_a_point(build: type[Build]) -> None:
+    """A point gives the hash of what was sent, and what came back by request, under its concurrency."""
+    fields = observed_fields([build.point([build.request(0), build.failed(1)], at=8)])
+
+    assert set(fields) == {
+        "prompt_set_sha256.c8",
+        "observed_prompt_tokens.c8",
+        "observed_output_tokens.c8",
+        "observed_finish_reasons.c8",
+    }
+    assert fields["observed_output_tokens.c8"] == [11, None]
 
 
 def test_finish_reasons_are_compared(build: type[Build]) -> None:

@@ -167,12 +167,6 @@ def test_hash_of_a_text() -> None:
     assert profiles.sha256_of_text("") == empty
 
 
-@pytest.mark.parametrize("other", [[b"two", b"one"], [b"one"], [b"on", b"etwo"], [b"onetwo"], [b"one", b"two", b""]])
-def test_hash_of_a_prompt_set_tells_order_and_borders(other: list[bytes]) -> None:
-    """Another order, another number or other borders of the same bytes give another hash."""
-    assert profiles.sha256_of_bodies(other) != profiles.sha256_of_bodies([b"one", b"two"])
-
-
 def test_check_point_names_the_points_there_are(build: type[Build]) -> None:
     """A concurrency that is not measured is refused with those that are."""
     profiles.check_point(build.profile(), 8)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.core.arms import Arm
-from pytest_specgate.core.records import REDACTED, redacted, redacted_arm, redacted_text
+from pytest_specgate.core.records import REDACTED, redacted, redacted_arm, redacted_profile, redacted_text, secrets_of
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from pytest_specgate.core.arms import EngineArguments
+    from tests.core.conftest import Build
 
 SECRET_FORMS = ["hf_abcdefghijklmnopqrstuvwx", "sk-proj-abc_DEF-0123456789"]
 
@@ -40,6 +41,13 @@ SECRET_FORMS = ["hf_abcdefghijklmnopqrstuvwx", "sk-proj-abc_DEF-0123456789"]
         "access_key",
         "privateKey",
         "SIGNING_KEY",
+        "pass",
+        "DB_PASS",
+        "smtp.pass",
+        "redis-pass",
+        "PWD",
+        "MYSQL_PWD",
+        "db-pwd",
     ],
 )
 @pytest.mark.parametrize("value", ["hunter2", ["hunter2"]])
@@ -70,6 +78,11 @@ def test_secrets_are_redacted_by_name(name: str, value: JsonValue) -> None:
         "keyboard",
         "ssl_keyfile",
         "passes",
+        "bypass",
+        "compass",
+        "pass_manager_level",
+        "pass_config",
+        "pwd_source",
         "author",
     ],
 )
@@ -174,3 +187,44 @@ def test_an_arm_keeps_its_numbers_and_harmless_names() -> None:
     arm = Arm("off", model="folder", args=args)
 
     assert redacted_arm(arm) == arm
+
+
+def test_a_profile_is_stored_without_secrets(build: type[Build]) -> None:
+    """Fields of the user's own in the requests lose their secrets, and nothing else of a profile changes."""
+    profile = build.profile(extra_body={"api_key": "hunter2", "user": {"pwd": "hunter2", "name": "x"}, "echo": True})
+
+    seen = redacted_profile(profile)
+
+    assert seen.extra_body == {"api_key": REDACTED, "user": {"pwd": REDACTED, "name": "x"}, "echo": True}
+    assert redacted_profile(build.profile()) == build.profile()
+    assert (seen.requests, seen.temperature) == (profile.requests, profile.temperature)
+
+
+def test_secrets_of_an_arm_are_its_texts_under_secret_names() -> None:
+    """What to cut out of a log are the secret texts of arguments and environment, at any depth, longest first."""
+    args: EngineArguments = {
+        "api_key": ["one", "three"],
+        "max_model_len": 64,
+        "x": {"credentials": {"user": "seventeen", "port": 5}, "plain": "kept", "pass": ""},
+    }
+    arm = Arm("off", model="folder", args=args, env={"DB_PASS": "hunter2", "HF_TOKEN": "one", "A": "b"})
+
+    assert secrets_of(arm) == ("seventeen", "hunter2", "three", "one")
+
+
+def test_an_arm_without_secrets_has_none() -> None:
+    """Nothing is cut out of the log of an arm that has no secret, nor for an empty one."""
+    arm = Arm("off", model="folder", args={"dtype": "auto", "api_key": ""}, env={"PATH": "bin"})
+
+    assert secrets_of(arm) == ()
+
+
+@pytest.mark.parametrize("name", ["HF_TOKEN", "DB_PASS", "api_key"])
+def test_no_secret_of_an_arm_is_stored(name: str) -> None:
+    """Every text that is cut out of the log of an arm is gone from the arm that is stored, too."""
+    arm = Arm("off", model="folder", args={"x": {name: ["hunter2"]}}, env={name: "hunter3"})
+
+    stored = redacted_arm(arm)
+
+    assert secrets_of(arm) == ("hunter2", "hunter3")
+    assert not any(secret in str(stored) for secret in secrets_of(arm))

@@ -83,12 +83,48 @@ def test_raw_change_has_the_sign_of_the_metric(
     assert statistics.raw_change(signed, higher_is_better=higher) == pytest.approx(change)
 
 
+@pytest.mark.parametrize(
+    ("values", "mean"),
+    [([3.0], 3.0), ([2.0, 8.0], 4.0), ([8.0, 2.0], 4.0), ([1.0, 10.0, 100.0], 10.0), ([1e308, 1e308, 1e-16], 1e200)],
+)
+def test_geometric_mean(values: list[float], mean: float) -> None:
+    """The mean of several values is the root of their product, in any order and beyond the range of the product."""
+    assert statistics.geometric_mean(values) == pytest.approx(mean, rel=1e-12)
+
+
+def test_geometric_means_have_the_ratio_that_is_judged() -> None:
+    """The levels shown for two arms have the very ratio whose logarithm is the mean of the rounds."""
+    reference, candidate = [10.0, 10.6, 9.7], [10.9, 10.1, 10.5]
+    ratios = [math.log(right / left) for left, right in zip(reference, candidate, strict=True)]
+
+    ratio = statistics.geometric_mean(candidate) / statistics.geometric_mean(reference)
+
+    assert math.log(ratio) == pytest.approx(math.fsum(ratios) / 3)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_a_geometric_mean_needs_positive_values(value: float) -> None:
+    """A value that is not positive has no logarithm, and no mean is made up for it."""
+    with pytest.raises(ValueError, match=r"math domain error|positive"):
+        statistics.geometric_mean([1.0, value])
+
+
 def test_case_40_reciprocal_metrics_agree_on_the_slowdown() -> None:
     """Case 40: one slowdown by 1.25 is shown as TPOT +25 % and as decode rate -20 %, and judged alike."""
     slowdown = -math.log(1.25)
 
     assert statistics.raw_change(slowdown, higher_is_better=False) == pytest.approx(0.25)
     assert statistics.raw_change(slowdown, higher_is_better=True) == pytest.approx(-0.20)
+
+
+def _largest_floor(x: float, delta: float) -> float:
+    """Return the largest declared floor under which a single round is decided, found by halving, as a fraction."""
+    low, high = 0.0, 4.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        decided = look([x], delta=delta, noise=declared_noise(middle), plan=Plan((1,))).decision != "INCONCLUSIVE"
+        low, high = (middle, high) if decided else (low, middle)
+    return low
 
 
 @pytest.mark.parametrize(
@@ -109,7 +145,7 @@ def test_case_40_reciprocal_metrics_agree_on_the_slowdown() -> None:
 )
 def test_break_even_floor_of_the_published_rounds(x: float, margin: float, *, printed: str) -> None:
     """The largest floor under which one round decides equals the published one, in percent and all its digits."""
-    floor = statistics.break_even_floor(x, delta=statistics.log_margin(margin, higher_is_better=True))
+    floor = _largest_floor(x, statistics.log_margin(margin, higher_is_better=True))
 
     decimals = len(printed.partition(".")[2])
     assert f"{100 * floor:.{decimals}f}" == printed
@@ -119,7 +155,7 @@ def test_break_even_floor_of_the_published_rounds(x: float, margin: float, *, pr
 def test_break_even_floor_is_where_a_decision_ends(x: float, *, decision: str) -> None:
     """A slightly smaller floor decides the round, a slightly larger one does not."""
     delta = statistics.log_margin(0.01, higher_is_better=True)
-    floor = statistics.break_even_floor(x, delta=delta)
+    floor = _largest_floor(x, delta)
 
     seen = [look([x], delta=delta, noise=declared_noise(floor * share), plan=Plan((1,))) for share in (0.999, 1.001)]
 

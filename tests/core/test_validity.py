@@ -1,4 +1,4 @@
-"""What must not be judged: arms that are not as declared, and points that cannot be trusted."""
+"""What must not be judged: boots that are not complete, and points that cannot be trusted."""
 
 from __future__ import annotations
 
@@ -10,73 +10,11 @@ import pytest
 from pytest_specgate.core import counters
 from pytest_specgate.core.counters import CounterPage, SpeculationDelta
 from pytest_specgate.core.records import Failure
-from pytest_specgate.core.validity import boot_problem, point_problem, unproved
+from pytest_specgate.core.validity import boot_problem, point_problem
 
 if TYPE_CHECKING:
     from pytest_specgate.core.records import PointRecord, RequestRecord
     from tests.core.conftest import Build
-
-SPECULATION = (counters.DRAFTS, counters.DRAFT_TOKENS, counters.ACCEPTED_TOKENS)
-
-
-def _page(build: type[Build], *, positions: int = 0, model: str = "tiny") -> CounterPage:
-    """Return the page of a fresh server with a number of draft positions."""
-    values = {counters.GENERATION_TOKENS: 0.0}
-    if positions:
-        values |= dict.fromkeys(SPECULATION, 0.0)
-    return build.page(values, positions=(0,) * positions, finished={}, model=model)
-
-
-def _resolved(k: int | None) -> Any:
-    return None if k is None else {"method": "ngram", "num_speculative_tokens": k}
-
-
-@pytest.mark.parametrize("k", [None, 4, 7])
-def test_an_arm_as_declared_is_proved(build: type[Build], k: int | None) -> None:
-    """A server that resolved and counts what was declared raises no doubt."""
-    page = _page(build, positions=k or 0)
-
-    assert unproved(build.arm(k), speculative_config=_resolved(k), page=page, model="tiny") is None
-
-
-@pytest.mark.parametrize(
-    ("declared", "resolved", "counted", "problem"),
-    [
-        (4, None, 0, "arm k4: speculation is declared, but the server resolved none"),
-        (4, 7, 7, "arm k4: k=4 is declared, but the server resolved k=7"),
-        (4, 4, 7, "arm k4: k=4 is declared, but the server counts 7 draft positions"),
-        (4, 4, 0, "arm k4: k=4 is declared, but the server counts 0 draft positions"),
-        (None, 4, 4, "arm off: no speculation is declared, but the server runs it with k=4"),
-        (None, 4, 0, "arm off: no speculation is declared, but the server runs it with k=4"),
-        (None, None, 5, "arm off: no speculation is declared, but the server runs it with k=5"),
-    ],
-)
-def test_an_arm_that_is_not_as_declared(
-    build: type[Build], *, declared: int | None, resolved: int | None, counted: int, problem: str
-) -> None:
-    """What the server resolved and what it counts must both be the declaration, in either direction."""
-    page = _page(build, positions=counted)
-
-    seen = unproved(build.arm(declared), speculative_config=_resolved(resolved), page=page, model="tiny")
-
-    assert seen == Failure(reason="arm-not-as-declared", message=problem)
-
-
-def test_case_53_somebody_elses_model(build: type[Build]) -> None:
-    """Case 53: a page that counts for another model is not our server's, and both names are said."""
-    page = _page(build, positions=4, model="other")
-
-    seen = unproved(build.arm(4), speculative_config=_resolved(4), page=page, model="tiny")
-
-    assert seen is not None
-    assert seen.message == "arm k4: the server counts for model other, not for tiny"
-
-
-def test_an_arm_that_declares_no_horizon_takes_the_servers(build: type[Build]) -> None:
-    """Where an arm leaves k to the server, any k proves it."""
-    arm = build.arm().vary("mtp", args={"speculative_config": {"method": "mtp"}})
-
-    assert unproved(arm, speculative_config=_resolved(3), page=_page(build, positions=3), model="tiny") is None
 
 
 def test_a_boot_that_failed_keeps_its_reason(build: type[Build]) -> None:

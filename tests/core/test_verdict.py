@@ -1,8 +1,7 @@
-"""Verdicts as values: words, acceptance, and the order of outcomes."""
+"""Verdicts as values: words and acceptance."""
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +9,7 @@ from pydantic import ValidationError
 
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.judge import judge
-from pytest_specgate.core.verdict import Outcome, UnexpectedOutcomeError, Verdict, change_words, worst
+from pytest_specgate.core.verdict import Outcome, UnexpectedOutcomeError, Verdict, change_words
 
 if TYPE_CHECKING:
     from tests.core.conftest import Build
@@ -78,6 +77,38 @@ def test_expecting_pass_is_the_default(build: type[Build]) -> None:
     assert (verdict.accepted, verdict.expected) == (True, False)
 
 
+@pytest.mark.parametrize("outcome", [FAIL, INCONCLUSIVE])
+def test_an_expectation_can_be_taken_back(build: type[Build], outcome: Outcome) -> None:
+    """Once its expectation is taken back, a verdict is judged as if the test had said nothing."""
+    verdict = _verdict(build, outcome)
+    verdict.expect(outcome)
+
+    verdict.expect_pass()
+
+    assert (verdict.accepted, verdict.expected) == (False, False)
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_taking_back_nothing_changes_nothing(build: type[Build], outcome: Outcome) -> None:
+    """A verdict of which nothing was expected still accepts PASS and nothing else, and nothing is raised."""
+    verdict = _verdict(build, outcome)
+
+    verdict.expect_pass()
+
+    assert (verdict.accepted, verdict.expected) == (outcome == PASS, False)
+
+
+def test_what_was_taken_back_can_be_expected_again(build: type[Build]) -> None:
+    """A run of the test again declares its expectation anew."""
+    verdict = _verdict(build, FAIL)
+    verdict.expect(INCONCLUSIVE, FAIL)
+    verdict.expect_pass()
+
+    verdict.expect(FAIL)
+
+    assert (verdict.accepted, verdict.expected) == (True, True)
+
+
 def test_what_one_test_expects_leaves_others_alone(build: type[Build]) -> None:
     """Accepting an outcome of one verdict accepts it of no other."""
     one, other = _verdict(build, FAIL), _verdict(build, FAIL)
@@ -96,6 +127,16 @@ def test_expectations_are_not_stored(build: type[Build]) -> None:
 
     assert read.model_dump() == verdict.model_dump()
     assert not read.accepted
+
+
+@pytest.mark.parametrize("field", sorted(name for name, info in Verdict.model_fields.items() if info.is_required()))
+def test_a_stored_verdict_lacks_nothing(build: type[Build], field: str) -> None:
+    """A verdict without its gate, its word or any other part of its head is refused."""
+    fields = _verdict(build, FAIL).model_dump()
+    del fields[field]
+
+    with pytest.raises(ValidationError, match=field):
+        Verdict.model_validate(fields)
 
 
 @pytest.mark.parametrize("field", ["change", "reference", "sd"])
@@ -127,27 +168,7 @@ def test_case_142_words_follow_the_direction(metric: str, change: float, *, word
     assert change_words(change, metric_name=metric) == words
 
 
-def test_word_of_a_verdict(build: type[Build]) -> None:
-    """A verdict has a direction word when it has a change, and none when it has none."""
-    assert _verdict(build, PASS, change=0.178).word == "better +17.8 %"
-    assert _verdict(build, INVALID).word == ""
-
-
 @pytest.mark.parametrize(("kind", "words"), [("not_worse", "not worse than"), ("better", "better than")])
 def test_kind_in_words(build: type[Build], kind: str, *, words: str) -> None:
     """The kind of a claim reads as words."""
     assert _verdict(build, PASS).model_copy(update={"kind": kind}).kind_words == words
-
-
-@pytest.mark.parametrize("outcomes", list(itertools.permutations(Outcome)))
-def test_the_word_of_a_gate(outcomes: tuple[Outcome, ...]) -> None:
-    """The word of a gate is the first that occurs of FAIL, INVALID, INCONCLUSIVE, PASS, in whatever order they come."""
-    order = [FAIL, INVALID, INCONCLUSIVE, PASS]
-
-    for count in range(1, 5):
-        assert worst(outcomes[:count]) == min(outcomes[:count], key=order.index)
-
-
-def test_a_gate_without_verdicts_is_invalid() -> None:
-    """Nothing judged is not a pass."""
-    assert worst([]) == INVALID
