@@ -102,6 +102,7 @@ class _Window:
         self._plan = plan
         self._ports = ports
         self._prompts: PromptSet | None = None
+        self._left_running = False
         arms = arms_of(plan.pairs)
         self._record = WindowRecord(
             created_at=ports.host.now(),
@@ -117,18 +118,24 @@ class _Window:
         self._keep()
         for number in range(1, self._plan.rounds + 1):
             pairs = self._plan.open_pairs(self._record, rounds_done=number - 1)
-            if not pairs:
-                break
             for position, arm in enumerate(boot_order(arms_of(pairs), number)):
-                if not any(arm in pair.arms and not self._plan.broken(pair, self._record) for pair in pairs):
-                    continue
-                self._say(f"round {number} of {self._plan.rounds}: {arm.name}: starting its server")
-                titles = tuple(pair.title for pair in pairs if arm in pair.arms)
-                boot = self._boot(arm, number=number, position=position, pairs=titles)
-                self._keep(boots=(*self._record.boots, boot))
+                self._boot_for(pairs, arm, number=number, position=position)
         verdicts = [verdict for gate in self._plan.gates for verdict in judge(gate, self._record)]
         self._keep(finished=True, verdicts=tuple(verdict.model_dump(mode="json") for verdict in verdicts))
         return self._record
+
+    def _boot_for(self, pairs: Sequence[ArmPair], arm: Arm, *, number: int, position: int) -> None:
+        """Boot an arm for those pairs of a round that can still become valid.
+
+        Nothing more is booted beside a server that could not be ended: two would share the machine.
+        """
+        own = [pair for pair in pairs if arm in pair.arms and not self._plan.broken(pair, self._record)]
+        if self._left_running or not own:
+            return
+        self._say(f"round {number} of {self._plan.rounds}: {arm.name}: starting its server")
+        titles = tuple(pair.title for pair in pairs if arm in pair.arms)
+        boot = self._boot(arm, number=number, position=position, pairs=titles)
+        self._keep(boots=(*self._record.boots, boot))
 
     def _keep(self, **changes: object) -> None:
         self._record = self._record.model_copy(update=changes)
@@ -141,6 +148,7 @@ class _Window:
         boot = _Boot(self._ports, arm)
         started_at = self._ports.host.now()
         failure = boot.attempt(self._serve)
+        self._left_running = boot.left_running
         if failure is not None:
             self._say(failure.message)
         return BootRecord(
@@ -245,24 +253,45 @@ class _Boot:
         self.profile: ProfileFields = {}
         self.resolved: ProfileFields = {}
         self.points: list[PointRecord] = []
+        self.left_running = False
 
     def attempt(self, serve: _Serve) -> Failure | None:
-        """Start the server and let `serve` use it; trouble with the server is returned, not raised."""
+        """Start the server and let `serve` use it; trouble with the server is returned, not raised.
+
+        The first thing that went wrong is returned; `left_running` tells when the server could not be ended.
+        """
+        failure = None
         try:
             with self._ports.engine.start(self.arm) as server:
                 self.command, self.boot_s = server.command, server.boot_s
-                try:
-                    return serve(self, server)
-                except ScrapeError:
-                    server.ensure_alive()
-                    raise
+                failure = self._served(serve, server)
         except ServerError as error:
             self.command = self.command or error.command
-            reasons = {ServerDiedError: "server-died", ServerStartError: "server-start"}
-            reason = reasons.get(type(error), "server-not-stopped")
-            return Failure(reason=reason, message=f"arm {self.arm.name}: {error}", detail=error.log_tail)
-        except ScrapeError as error:
-            return Failure(reason="page-unreadable", message=f"arm {self.arm.name}: {error}")
+            self.left_running = not isinstance(error, ServerStartError)
+            failure = failure or self._failure(error)
+        return failure
+
+    def _served(self, serve: _Serve, server: Server) -> Failure | None:
+        try:
+            try:
+                return serve(self, server)
+            except ScrapeError:
+                server.ensure_alive()
+                raise
+        except (ServerError, ScrapeError) as error:
+            return self._failure(error)
+
+    def _failure(self, error: ServerError | ScrapeError) -> Failure:
+        reasons = {
+            ServerDiedError: "server-died",
+            ServerStartError: "server-start",
+            ScrapeError: "page-unreadable",
+        }
+        return Failure(
+            reason=reasons.get(type(error), "server-not-stopped"),
+            message=f"arm {self.arm.name}: {error}",
+            detail=getattr(error, "log_tail", ""),
+        )
 
 
 def _failed_requests(arm: Arm, point: PointRecord, *, log_tail: str) -> Failure:

@@ -155,4 +155,4 @@ def _refusal(exchange: _Exchange) -> str:
         body = json.loads(text)
         error = body.get("error", body) if isinstance(body, dict) else body
         message = error.get("message", error) if isinstance(error, dict) else error
-    return f"HTTP {exchange.status}: {str(message)[:300]}"
+    return f"HTTP {exchange.status}: {redacted_text(str(message))[:300]}"

@@ -37,6 +37,7 @@ facts["transformers"] = version("transformers")
 print(json.dumps(facts))
 """
 _PROBE_LIMIT_S = 60.0
+_NO_ANSWER = "(no answer)"
 _ALLOCATOR = "libtcmalloc_minimal.so.4"
 _LIBRARY_FOLDERS = ("/usr/lib", "/usr/lib64", "/usr/local/lib")
 
@@ -58,7 +59,7 @@ def probe(python: Path) -> dict[str, JsonValue]:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=_PROBE_LIMIT_S, check=True, cwd="/", env=environment
         )
-        facts: dict[str, JsonValue] = dict(json.loads(answer.stdout))
+        facts: dict[str, JsonValue] = {"distribution": _NO_ANSWER, **json.loads(answer.stdout)}
     except FileNotFoundError:
         raise UsageError(f"engine python {python} does not exist: set --specgate-engine-python") from None
     except subprocess.CalledProcessError as error:
@@ -66,6 +67,8 @@ def probe(python: Path) -> dict[str, JsonValue]:
         raise UsageError(f"engine python {python} does not work (exit code {error.returncode}): {last}") from None
     except (OSError, TypeError, ValueError, subprocess.SubprocessError) as error:
         raise UsageError(f"engine python {python} does not work: {error}") from None
+    if facts["distribution"] == _NO_ANSWER:
+        raise UsageError(f"engine python {python} does not work: it answered {answer.stdout.strip()[:80]!r}")
     return facts
 
 

@@ -91,10 +91,11 @@ class Child:
         except OSError:
             return ""
         # A beginning in the middle of a line could hide what gives a secret away.
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
         text = text.partition("\n")[2] if start else text
         for secret in self._secrets:
             text = text.replace(secret, REDACTED)
-        text = redacted_text(_CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+        text = redacted_text(_CONTROL.sub("", text))
         lines = [line for line in text.splitlines() if not _ANSWERED.search(line)]
         return "\n".join(lines[-_TAIL_LINES:])
 
@@ -166,7 +167,9 @@ def ended_by_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    earlier = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    # What is ignored stays so: `nohup` means that the run goes on after the terminal is gone.
+    heeded = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    earlier = {number: signal.signal(number, _interrupt) for number in heeded}
     try:
         yield
     finally:

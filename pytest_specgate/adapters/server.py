@@ -115,7 +115,7 @@ class VllmEngine:
             engines.require_vllm(self._python(arm), self._probe(self._python(arm)))
         elif arm.python is not None:
             raise UsageError(f"arm {arm.name} names an engine of its own, which --specgate-engine-command overrides")
-        elif shutil.which(self._launcher(arm)[0]) is None:
+        elif shutil.which(self._launcher(arm)[0], path={**self._options.environment, **arm.env}.get("PATH")) is None:
             raise UsageError(f"--specgate-engine-command: there is no program {self._launcher(arm)[0]!r}")
 
     def check_pair(self, pair: ArmPair) -> None:
@@ -248,7 +248,7 @@ def _unready(client: httpx.Client, model: str, *, deadline: float) -> str | None
     """Return why a server cannot be used yet, `None` once it can."""
     try:
         answer = client.get("/v1/models")
-        names = [entry["id"] for entry in answer.json()["data"]] if answer.is_success else []
+        names = [str(entry["id"]) for entry in answer.json()["data"]] if answer.is_success else []
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return "it does not list its models"
     if names and model not in names:
@@ -280,11 +280,19 @@ def _refuse_stranger(child: Child, port: int) -> None:
     ours = child.processes()
     listening = {
         connection.pid
-        for connection in psutil.net_connections(kind="tcp")
+        for connection in _connections()
         if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
     }
     if listening and not listening & ours:
         raise ServerStartError(f"another process answers on port {port}", log_tail=child.log_tail())
+
+
+def _connections() -> Sequence[psutil._ntuples.sconn]:
+    """Return the TCP connections of this machine; none where only a privileged user may see them."""
+    try:
+        return psutil.net_connections(kind="tcp")
+    except psutil.AccessDenied:
+        return ()
 
 
 def _free_port() -> int:

@@ -11,12 +11,12 @@ from pytest_specgate.core.metrics import bunched_sends, metric
 from pytest_specgate.core.statistics import ALPHA_FAIL, ALPHA_PASS, raw_change
 from pytest_specgate.core.verdict import Outcome
 from pytest_specgate.reporting.figures import percent, unit_text, value_text
-from pytest_specgate.reporting.tables import noise_line, pair_table, speculation_table
+from pytest_specgate.reporting.tables import ArmBoots, noise_line, pair_table, speculation_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.arms import ArmPair
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.records import WindowRecord
     from pytest_specgate.core.verdict import Verdict
@@ -84,7 +84,7 @@ def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_pa
         if boots:
             yield f"server of {arm.name}: {boots[-1].command}"
     yield f"record: {record_path}"
-    more = min(MAXIMUM_ROUNDS, max(4, 2 * verdict.rounds_planned))
+    more = 0 if verdict.reason == "stopped" else min(MAXIMUM_ROUNDS, max(4, 2 * verdict.rounds_planned))
     if verdict.outcome == Outcome.INCONCLUSIVE and more > verdict.rounds_planned:
         yield f"more rounds narrow the interval: {again} --specgate-rounds={more}"
     elif verdict.outcome == Outcome.INVALID:
@@ -113,18 +113,24 @@ def window_lines(
         yield identity_of(pair, record).sentence
         verdicts = [verdict for entry in judged if entry.gate.pair == pair for verdict in entry.verdicts]
         yield pair_table(pair, record, verdicts)
-    arms = _arms_with_identity(pairs, record)
-    speculation = speculation_table(arms, record)
+    readable = _readable_boots(pairs, record)
+    speculation = speculation_table(readable, record)
     if speculation:
         yield from ("", "speculation, from counter deltas of each point, all rounds pooled", speculation)
     yield ""
-    yield from _window_foot(record, arms, record_path=record_path)
+    yield from _window_foot(record, readable, record_path=record_path)
 
 
-def _arms_with_identity(pairs: Sequence[ArmPair], record: WindowRecord) -> list[Arm]:
-    """Return the arms whose figures may be shown: those of a pair found identical."""
-    arms = {arm.name: arm for pair in pairs if pair_problem(pair, record) is None for arm in pair.arms}
-    return list(arms.values())
+def _readable_boots(pairs: Sequence[ArmPair], record: WindowRecord) -> list[ArmBoots]:
+    """Return the arms whose figures may be shown, with the boots of those of their pairs that are valid."""
+    found: dict[str, ArmBoots] = {}
+    for pair in pairs:
+        if pair_problem(pair, record) is None:
+            for arm, boots in zip(pair.arms, record.boots_for(pair), strict=True):
+                known = found.get(arm.name)
+                merged = {boot.round: boot for boot in (*(known.boots if known else ()), *boots)}
+                found[arm.name] = ArmBoots(arm, tuple(merged.values()))
+    return list(found.values())
 
 
 def _window_head(record: WindowRecord) -> Iterator[str]:
@@ -153,7 +159,7 @@ def _engine_text(facts: Mapping[str, object]) -> str:
     return f"{build}, torch {facts.get('torch')}, Python {facts.get('python')}"
 
 
-def _window_foot(record: WindowRecord, arms: Sequence[Arm], *, record_path: str) -> Iterator[str]:
+def _window_foot(record: WindowRecord, readable: Sequence[ArmBoots], *, record_path: str) -> Iterator[str]:
     shares = [
         point.other_cpu_share for boot in record.boots for point in boot.points if point.other_cpu_share is not None
     ]
@@ -162,16 +168,16 @@ def _window_foot(record: WindowRecord, arms: Sequence[Arm], *, record_path: str)
             f"CPU used by other processes while measuring: {min(shares):.2f} to {max(shares):.2f} "
             f"of {record.host.get('cpus')} CPUs"
         )
-    yield from _rhythm(record, arms)
+    yield from _rhythm(record, readable)
     yield NO_ACCURACY_CHECK
     yield f"record: {record_path}"
 
 
-def _rhythm(record: WindowRecord, arms: Sequence[Arm]) -> Iterator[str]:
+def _rhythm(record: WindowRecord, readable: Sequence[ArmBoots]) -> Iterator[str]:
     """Say how bunched the sends were, since TTFT in a closed loop follows from it."""
     texts = []
     for at in record.profile.points:
-        points = {arm.name: [boot.point(at) for boot in record.boots_of(arm.name)] for arm in arms}
+        points = {entry.arm.name: [boot.point(at) for boot in entry.boots] for entry in readable}
         shares = {
             arm: [share for point in found if point is not None and (share := bunched_sends(point)) is not None]
             for arm, found in points.items()

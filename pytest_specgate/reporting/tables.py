@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.counters import SpeculationDelta
     from pytest_specgate.core.metrics import Metric
-    from pytest_specgate.core.records import WindowRecord
+    from pytest_specgate.core.records import BootRecord, WindowRecord
     from pytest_specgate.core.verdict import Verdict
 
 _ROUNDS_SHOWN = 3
@@ -118,14 +118,22 @@ def claim_text(verdict: Verdict) -> str:
     return f"{verdict.kind_words} {percent(verdict.limit).replace('.0 %', ' %')}"
 
 
-def speculation_table(arms: Sequence[Arm], record: WindowRecord) -> str:
-    """Return what speculative arms drafted and accepted at each point, all rounds pooled."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class ArmBoots:
+    """An arm with those of its boots whose figures may be shown."""
+
+    arm: Arm
+    boots: tuple[BootRecord, ...]
+
+
+def speculation_table(readable: Sequence[ArmBoots], record: WindowRecord) -> str:
+    """Return what speculative arms drafted and accepted at each point, all their boots pooled."""
     rows = [
         row
-        for arm in arms
-        if arm.speculates
+        for entry in readable
+        if entry.arm.speculates
         for at in record.profile.points
-        if (row := _speculation_row(arm, record, at=at)) is not None
+        if (row := _speculation_row(entry, record, at=at)) is not None
     ]
     if not rows:
         return ""
@@ -134,8 +142,9 @@ def speculation_table(arms: Sequence[Arm], record: WindowRecord) -> str:
     return tabulate(rows, headers=headers, colalign=align, disable_numparse=True, tablefmt="simple")
 
 
-def _speculation_row(arm: Arm, record: WindowRecord, *, at: int) -> list[str] | None:
-    points = [point for boot in record.boots_of(arm.name) if (point := boot.point(at)) is not None]
+def _speculation_row(entry: ArmBoots, record: WindowRecord, *, at: int) -> list[str] | None:
+    arm = entry.arm
+    points = [point for boot in entry.boots if (point := boot.point(at)) is not None]
     usable = [point for point in points if validity.point_problem(arm, point, record.profile) is None]
     deltas = [delta for point in usable if (delta := point.counters.speculation()) is not None]
     if not deltas:

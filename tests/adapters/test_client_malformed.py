@@ -1,0 +1,99 @@
+"""Whatever a server sends, a request becomes a record: it breaks no run, and is no good answer by accident."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_specgate.adapters.client import ClosedLoopClient
+from pytest_specgate.core.profile import RequestProfile
+from pytest_specgate.core.records import RequestRecord
+
+if TYPE_CHECKING:
+    from tests.adapters.conftest import Stub
+
+COMPLETIONS = "/v1/completions"
+PROFILE = RequestProfile(input_tokens=8, output_tokens=2, requests={1: 1})
+
+
+def send(stub: Stub) -> RequestRecord:
+    """Send one request, and return its record as it comes back from a file."""
+    (record,) = ClosedLoopClient().run_point(stub.target, [b"{}"], concurrency=1, profile=PROFILE)
+    return RequestRecord.model_validate_json(record.model_dump_json())
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        "not JSON",
+        "[]",
+        "5",
+        '{"choices": [null]}',
+        '{"choices": ["x"]}',
+        '{"choices": 5}',
+        '{"error": {"message": "\\ud83d"}}',
+        '{"error": "plain"}',
+        '{"error": {"code": 500}}',
+        '{"error": true}',
+        pytest.param("[" * 100_000, id="deep"),
+    ],
+)
+def test_a_malformed_event_fails_its_request(stub: Stub, event: str) -> None:
+    """An event of another shape is the failure of its request, also when the stream ends as it should."""
+    stub.on(COMPLETIONS, stub.stream(f"data: {event}\n\n".encode(), b"data: [DONE]\n\n"))
+
+    assert send(stub).error
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        '{"choices": [{"text": "a", "finish_reason": 5}]}',
+        '{"choices": [{"text": "a", "finish_reason": {"x": 1}}]}',
+        '{"choices": [{"text": 5}]}',
+        '{"choices": [{"text": "\\ud83d"}]}',
+        '{"choices": [{"text": "a"}], "usage": {"completion_tokens": 1e999}}',
+        '{"choices": [{"text": "a"}], "usage": {"completion_tokens": true}}',
+        '{"choices": [{"text": "a"}], "usage": [1]}',
+    ],
+)
+def test_an_odd_field_is_not_believed(stub: Stub, event: str) -> None:
+    """Half a character, a reason that is no text and a count that is no number leave no count in the record."""
+    stub.on(COMPLETIONS, stub.stream(f"data: {event}\n\n".encode(), b"data: [DONE]\n\n"))
+    record = send(stub)
+
+    assert (record.output_tokens, record.finish_reason) == (None, None)
+
+
+def test_bytes_that_are_no_text_fail_the_request(stub: Stub) -> None:
+    """A stream that is not UTF-8 is a failed request."""
+    stub.on(COMPLETIONS, stub.stream(b'data: {"choices": [{"text": "\xff"}]}\n\n', b"data: [DONE]\n\n"))
+
+    assert "not UTF-8" in str(send(stub).error)
+
+
+def test_a_plain_answer_instead_of_a_stream_is_truncated(stub: Stub) -> None:
+    """A server that ignores `stream` gives an answer without events, and so without times."""
+    stub.on(COMPLETIONS, stub.json({"choices": [{"text": "a"}], "usage": {"completion_tokens": 1}}))
+    record = send(stub)
+
+    assert str(record.error).startswith("truncated: ")
+    assert record.ttft_s is None
+
+
+@pytest.mark.parametrize("message", ["\ud83d", "a\x1b[31mb\x00", "\ufffe"])
+def test_a_refusal_with_odd_characters_is_a_record(stub: Stub, message: str) -> None:
+    """Half a character, or control characters, in an error body can be stored."""
+    stub.on(COMPLETIONS, stub.json({"error": {"message": message}}, status=400))
+
+    assert str(send(stub).error).startswith("HTTP 400: ")
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff\xfe", json.dumps({"error": None}).encode()])
+def test_a_refusal_without_a_message_is_a_record(stub: Stub, body: bytes) -> None:
+    """The status is told in any case."""
+    stub.on(COMPLETIONS, stub.raw(body, status=500))
+
+    assert str(send(stub).error).startswith("HTTP 500: ")

@@ -1,0 +1,230 @@
+"""Pages of a server, over real sockets: when they are asked for again, and what is said where they cannot be had."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_specgate.adapters import scrape
+from pytest_specgate.adapters.scrape import HttpPages, parse_page
+from pytest_specgate.core import counters
+from pytest_specgate.core.errors import ScrapeError
+from pytest_specgate.testing import fake_vllm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Literal
+
+    from pytest_specgate.core.ports import Server
+    from tests.adapters.conftest import Stub, Target
+
+
+def generated(tokens: int, *, running: int | None = 0) -> str:
+    """Return a page that knows how much was generated and, unless `None`, how much is under way."""
+    lines = [(counters.GENERATION_TOKENS, tokens), (counters.RUNNING, running)]
+    return "".join(f'{name}{{engine="0",model_name="m"}} {value}.0\n' for name, value in lines if value is not None)
+
+
+@pytest.fixture
+def pages() -> Iterator[HttpPages]:
+    """The adapter, with a short wait for counters that never settle."""
+    with contextlib.closing(HttpPages(settle_s=0.05)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def patient() -> Iterator[HttpPages]:
+    """The adapter with its usual patience."""
+    with contextlib.closing(HttpPages()) as opened:
+        yield opened
+
+
+def test_a_page_is_scraped_over_http(stub: Stub, pages: HttpPages) -> None:
+    """One scrape is one request."""
+    stub.on("/metrics", stub.text(generated(5)))
+
+    assert pages.counters(stub.target) == parse_page(generated(5))
+    assert [(seen.method, seen.path) for seen in stub.seen] == [("GET", "/metrics")]
+
+
+def test_case_58_a_page_that_lags_is_scraped_again(stub: Stub, patient: HttpPages) -> None:
+    """Case 58: the page is used when nothing runs any more and its tokens agree with the client's."""
+    lagging = [(990, 1), (990, 0), (1000, 1)]
+    stub.on("/metrics", *(stub.text(generated(70 + new, running=running)) for new, running in [*lagging, (1000, 0)]))
+    page = patient.settled_counters(stub.target, before=parse_page(generated(70)), output_tokens=1000)
+
+    assert page.total(counters.GENERATION_TOKENS) == 1070
+    assert page.total(counters.RUNNING) == 0
+    assert len(stub.seen) == 4
+
+
+def test_case_58_a_page_that_agrees_at_once_is_scraped_once(stub: Stub, patient: HttpPages) -> None:
+    """A page without the gauge of running requests can agree as well."""
+    stub.on("/metrics", stub.text(generated(12, running=None)))
+    patient.settled_counters(stub.target, before=parse_page(generated(2)), output_tokens=10)
+
+    assert len(stub.seen) == 1
+
+
+def test_case_58_pages_that_never_agree_end_with_the_last_one(stub: Stub, pages: HttpPages) -> None:
+    """Case 58: after a bounded time the last page comes back, so that the judge sees both numbers."""
+    stub.on("/metrics", stub.text(generated(990)), stub.text(generated(991)))
+    page = pages.settled_counters(stub.target, before=parse_page(generated(0)), output_tokens=1000)
+
+    assert page.total(counters.GENERATION_TOKENS) == 991
+    assert len(stub.seen) > 1
+
+
+def _counters(pages: HttpPages, server: Server) -> object:
+    return pages.counters(server)
+
+
+def _settled(pages: HttpPages, server: Server) -> object:
+    return pages.settled_counters(server, before=parse_page(generated(0)), output_tokens=1)
+
+
+def _config(pages: HttpPages, server: Server) -> object:
+    return pages.resolved_config(server)
+
+
+def _tokenize(pages: HttpPages, server: Server) -> object:
+    return pages.tokenize(server, "a text")
+
+
+ASKED = {
+    "/metrics": [_counters, _settled],
+    "/server_info?config_format=json": [_config],
+    "/tokenize": [_tokenize],
+}
+ALL_ASKED = [pytest.param(path, ask, id=ask.__name__.strip("_")) for path, asks in ASKED.items() for ask in asks]
+
+
+@pytest.mark.parametrize(("path", "ask"), ALL_ASKED)
+def test_a_page_that_is_refused_is_named_with_status_and_words(
+    stub: Stub, pages: HttpPages, path: str, ask: Callable[[HttpPages, Server], object]
+) -> None:
+    """HTTP 404, as for `/server_info` without the developer mode, names the page and repeats the server."""
+    stub.on(path, stub.json({"detail": "Not Found"}, status=404))
+
+    with pytest.raises(ScrapeError) as caught:
+        ask(pages, stub.target)
+    assert str(caught.value) == f'{path} answered HTTP 404: \'{{"detail": "Not Found"}}\''
+
+
+@pytest.mark.parametrize("status", [200, 401])
+@pytest.mark.parametrize(("path", "ask"), ALL_ASKED[2:])
+def test_secrets_do_not_get_into_scrape_errors(
+    stub: Stub, pages: HttpPages, path: str, ask: Callable[[HttpPages, Server], object], status: int
+) -> None:
+    """What a page repeats of an access token is in no error, also not a part of it where the text is cut."""
+    texts = [f"{lead} bad token hf_abcdefghijklmnopqrstuvwx" for lead in ("x", "x" * 180)]
+    stub.on(path, *(stub.text(text, status=status) for text in texts))
+
+    for shown in ("x bad token [redacted]", "x bad token [redacted"):
+        with pytest.raises(ScrapeError) as caught:
+            ask(pages, stub.target)
+        assert str(caught.value).endswith(f"{shown}'")
+
+
+@pytest.mark.parametrize(("path", "ask"), ALL_ASKED)
+def test_a_server_that_is_gone_is_a_scrape_error(
+    nobody: Target, pages: HttpPages, path: str, ask: Callable[[HttpPages, Server], object]
+) -> None:
+    """Connection refused names the page that cannot be had."""
+    with pytest.raises(ScrapeError) as caught:
+        ask(pages, nobody)
+
+    assert str(caught.value).startswith(f"{path} cannot be had: ConnectError ")
+
+
+@pytest.mark.parametrize(("path", "ask"), [*ALL_ASKED[2:]])
+@pytest.mark.parametrize("text", ["", "<html>", "[1, 2]", '"text"', "null"])
+def test_a_page_that_is_no_json_object_is_named(
+    stub: Stub, pages: HttpPages, path: str, ask: Callable[[HttpPages, Server], object], text: str
+) -> None:
+    """A page of another kind is an error that shows how it begins."""
+    stub.on(path, stub.text(text))
+
+    with pytest.raises(ScrapeError, match=r"did not answer (JSON|a JSON object)") as caught:
+        ask(pages, stub.target)
+    assert str(caught.value).startswith(path.partition("?")[0])
+    assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [{}, {"vllm_config": "model='a', speculative_config=None"}, {"vllm_config": None}])
+def test_an_engine_that_shows_no_configuration_is_too_old(stub: Stub, pages: HttpPages, body: object) -> None:
+    """A configuration as text, as older engines give it, proves nothing: it is refused, not searched."""
+    stub.on("/server_info?config_format=json", stub.json(body))
+
+    with pytest.raises(ScrapeError, match="no vllm_config: this vLLM is too old"):
+        pages.resolved_config(stub.target)
+
+
+@pytest.mark.parametrize("body", [{}, {"tokens": None}, {"count": 3}, {"tokens": "abc"}])
+def test_an_answer_without_tokens_is_an_error(stub: Stub, pages: HttpPages, body: object) -> None:
+    """A count alone, or anything but a list, is not what was asked for."""
+    stub.on("/tokenize", stub.json(body))
+
+    with pytest.raises(ScrapeError, match="/tokenize answered without tokens"):
+        pages.tokenize(stub.target, "a text")
+
+
+def test_the_served_model_tokenizes(stub: Stub, pages: HttpPages) -> None:
+    """The text goes out as it is, with the name of the served model, and the ids come back in order."""
+    stub.on("/tokenize", stub.json({"count": 3, "tokens": [7, 3, 5]}))
+
+    assert pages.tokenize(stub.target, "naïve 漢 \n") == [7, 3, 5]
+    assert json.loads(stub.seen[0].body) == {"model": "tiny", "prompt": "naïve 漢 \n"}
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "http://h:x", "socks5://127.0.0.1:9"])
+def test_case_24_proxies_of_the_environment_are_ignored(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    """Case 24: pages are read from the server itself, whatever the environment says."""
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    stub.on("/metrics", stub.text(generated(5)))
+    with contextlib.closing(HttpPages()) as pages:
+        page = pages.counters(stub.target)
+
+    assert page.total(counters.GENERATION_TOKENS) == 5
+
+
+@pytest.mark.parametrize("end", ["complete", "hangup"])
+def test_every_scrape_has_a_connection_of_its_own(
+    stub: Stub, pages: HttpPages, end: Literal["complete", "hangup"]
+) -> None:
+    """A server that drops idle connections, at whatever moment, does not make the next scrape fail."""
+    stub.on("/metrics", stub.stream(generated(5).encode(), end=end), stub.text(generated(6)))
+    first = pages.counters(stub.target)
+    assert stub.closed.acquire(timeout=20)
+    second = pages.counters(stub.target)
+
+    assert [page.total(counters.GENERATION_TOKENS) for page in (first, second)] == [5, 6]
+    assert stub.connections == 2
+
+
+def test_a_silent_page_is_given_up(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that never comes is an error after the time-out, not a hanging window."""
+    monkeypatch.setattr(scrape, "_TIMEOUT_S", 0.1)
+    stub.on("/metrics", stub.stream(end="silence"))
+    with contextlib.closing(HttpPages()) as pages, pytest.raises(ScrapeError, match="cannot be had: ReadTimeout"):
+        pages.counters(stub.target)
+
+
+def test_the_fake_servers_pages_are_read_alike(pages: HttpPages, target_at: type[Target]) -> None:
+    """Against the fake vLLM: counters of every position before traffic, the resolved k, and token ids."""
+    config = {"method": "ngram", "num_speculative_tokens": 3}
+    with fake_vllm(speculative_config=config, environment={"VLLM_SERVER_DEV_MODE": "1"}) as server:
+        target = target_at(server.url, model="fake-model")
+        page, resolved = pages.counters(target), pages.resolved_config(target)["speculative_config"]
+        tokens = pages.tokenize(target, "two words")
+
+    assert page.speculation == ("0", "1", "2")
+    assert isinstance(resolved, dict)
+    assert resolved.items() >= config.items()
+    assert len(tokens) == 3

@@ -1,0 +1,231 @@
+"""Tables of a window: values of both arms, changes with their words, outcomes, and what speculation did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_specgate.core.counters import SpeculationDelta
+from pytest_specgate.core.verdict import change_words
+from pytest_specgate.reporting.tables import ArmBoots, claim_text, noise_line, pair_table, pool, speculation_table
+
+if TYPE_CHECKING:
+    from pytest_specgate.core.arms import ArmPair
+    from pytest_specgate.core.records import WindowRecord
+    from tests.reporting.conftest import Window
+
+LABELS = (
+    "output throughput [tokens/s]",
+    "TTFT p50 [ms]",
+    "TPOT p50 [ms]",
+    "decode rate p50 [tokens/s]",
+    "E2E latency p50 [ms]",
+)
+
+
+def test_a_row_has_both_values_and_the_change(window: type[Window], k4_off: ArmPair) -> None:
+    """At 1.25 times the speed, throughput is 25 % up and times are 20 % down, in milliseconds."""
+    faster = window.of(k4_off, speeds={"off": 0.5, "k4": 0.625})
+
+    assert faster.row("output throughput").startswith("1 output throughput [tokens/s] 50.00 62.50 better +25.0 % ")
+    assert faster.row("TTFT").startswith("TTFT p50 [ms] 200.0 160.0 better -20.0 % ")
+    assert faster.row("TPOT").startswith("TPOT p50 [ms] 200.0 160.0 better -20.0 % ")
+    assert faster.row("E2E").startswith("E2E latency p50 [ms] 2200 1760 better -20.0 % ")
+    assert faster.row("decode").startswith("decode rate p50 [tokens/s] 5.000 6.250 better +25.0 % ")
+
+
+@pytest.mark.parametrize(
+    ("metric", "change", "words"),
+    [
+        ("decode_rate_p50", 0.2, "better +20.0 %"),
+        ("ttft_p50", 0.2, "worse +20.0 %"),
+        ("decode_rate_p50", -0.2, "worse -20.0 %"),
+        ("ttft_p50", -0.2, "better -20.0 %"),
+        ("output_throughput", -1.0, "worse -100.0 %"),
+        ("ttft_p50", 0.0004, "equal 0.0 %"),
+        ("ttft_p50", -0.0004, "equal 0.0 %"),
+    ],
+)
+def test_case_142_words_follow_the_direction(metric: str, change: float, words: str) -> None:
+    """Case 142: the sign is that of the raw change, the word says whether that is good."""
+    assert change_words(change, metric_name=metric) == words
+
+
+def test_every_point_has_every_headline_figure(window: type[Window], k4_off: ArmPair) -> None:
+    """Each concurrency shows the same rows, gated or not."""
+    lines = window.of(k4_off, speeds={"k4": 1.2}).lines()
+
+    for label in LABELS:
+        assert sum(label in line for line in lines) == 2
+    assert [line.split()[0] for line in lines if "output throughput [" in line] == ["1", "8"]
+
+
+def test_a_gated_metric_has_a_row_of_its_own(window: type[Window], k4_off: ArmPair) -> None:
+    """A metric that is not among the headlines is shown where it is gated, and only there."""
+    lines = window.of(k4_off, speeds={}).gated("request_throughput", at=8).lines()
+
+    assert [line for line in lines if "request throughput" in line] == [
+        line for line in lines if "request throughput" in line and "PASS" in line
+    ]
+    assert sum("request throughput" in line for line in lines) == 1
+
+
+def test_rounds_are_shown_one_by_one_while_they_are_few(window: type[Window], k4_off: ArmPair) -> None:
+    """Up to three changes side by side, from then on their range; the change itself is their geometric mean."""
+    few = window.of(k4_off, speeds={"k4": [1.1, 1.2, 1.3]}, rounds=3).row("output throughput")
+    many = window.of(k4_off, speeds={"k4": [1.1, 1.2, 1.3, 1.0]}, rounds=4).row("output throughput")
+
+    assert "better +19.7 % +10.0 +20.0 +30.0 " in few
+    assert "+0.0 to +30.0" in many
+
+
+def test_a_verdict_stands_beside_its_claim(window: type[Window], k4_off: ArmPair) -> None:
+    """Interval and outcome are on the row of the gated metric; other rows have a dash."""
+    gated = window.of(k4_off, speeds={"k4": 0.9}).gated("output_throughput")
+
+    assert gated.row("output throughput").endswith(
+        " worse -10.0 % -10.0 -10.0 -10.6 .. -9.4 % FAIL (not worse than -5 %)"
+    )
+    assert gated.row("TPOT").split()[-2:] == ["-", "-"]
+    assert gated.row("output throughput", at=8).split()[-2:] == ["-", "-"]
+
+
+def test_two_claims_on_one_figure_share_its_row(window: type[Window], k4_off: ArmPair) -> None:
+    """Figure and interval stand once, the outcomes below one another in the order of their gates, like ones once."""
+    one = window.of(k4_off, speeds={"k4": 1.2}).gated(margin=0.1)
+    lines = one.gated(kind="better", margin=0.5).gated(margin=0.1).lines()
+    start = next(place for place, line in enumerate(lines) if "output throughput" in line)
+
+    assert " ".join(lines[start].split()).endswith(" +20.0 +20.0 +19.2 .. +20.8 % PASS (not worse than -10 %)")
+    assert lines[start + 1].strip() == "FAIL (better than +50 %)"
+    assert lines[start + 1].index("FAIL") == lines[start].index("PASS")
+    assert "TTFT p50" in lines[start + 2]
+
+
+def test_limits_are_shown_as_raw_changes(window: type[Window], k4_off: ArmPair) -> None:
+    """A margin on a time is an increase; fractions of a percent are kept."""
+    one = window.of(k4_off, speeds={})
+
+    assert claim_text(one.gated("ttft_p50", margin=0.05).verdict()) == "not worse than +5 %"
+    assert claim_text(one.gated("output_throughput", margin=0.008).verdict()) == "not worse than -0.8 %"
+    assert claim_text(one.gated("decode_rate_p50", kind="better", margin=0.5).verdict()) == "better than +50 %"
+    assert claim_text(one.gated("ttft_p50", kind="better", margin=0.1).verdict()) == "better than -10 %"
+
+
+def test_an_expected_outcome_is_marked(window: type[Window], k4_off: ArmPair) -> None:
+    """A loss that the test declared is not shown as if nobody knew of it."""
+    gated = window.of(k4_off, speeds={"k4": 0.5}).gated()
+    verdict = gated.verdict()
+    verdict.expect(verdict.outcome)
+
+    assert "FAIL (not worse than -5 %), expected" in pair_table(k4_off, gated.record, [verdict])
+
+
+@pytest.mark.parametrize(
+    ("missing", "value"),
+    [({"ttft_s": None, "last_token_s": None}, "nan"), ({"ttft_s": 0.0}, "0"), ({"ttft_s": -0.1}, "-0.1")],
+    ids=["absent", "zero", "negative"],
+)
+def test_what_was_not_measured_is_not_zero(
+    window: type[Window], k4_off: ArmPair, missing: dict[str, float | None], value: str
+) -> None:
+    """A figure without a value in one boot has neither values nor a change; the reason is in place of the change."""
+    gated = window.of(k4_off, speeds={}).with_requests("k4", 2, at=1, **missing).gated("ttft_p50")
+    row = gated.row("TTFT p50")
+
+    assert row == (f"TTFT p50 [ms] - - request 0 has an impossible value: {value} - - INVALID (not worse than +5 %)")
+
+
+def test_a_percentile_without_enough_requests_says_so(window: type[Window], k4_off: ArmPair) -> None:
+    """Ten requests carry no p99: the cell tells how many it needs, not some number."""
+    verdict = window.of(k4_off, speeds={}).gated().verdict().model_copy(update={"metric": "ttft_p99"})
+    table = pair_table(k4_off, window.of(k4_off, speeds={}).record, [verdict])
+
+    assert "10 requests have a value, p99 needs 500" in table
+
+
+def test_counters_that_say_nothing_are_told(window: type[Window], k4_off: ArmPair) -> None:
+    """An arm without speculation has no acceptance length, and so the pair has none."""
+    verdict = window.of(k4_off, speeds={}).gated().verdict().model_copy(update={"metric": "acceptance_length"})
+    table = pair_table(k4_off, window.of(k4_off, speeds={}).record, [verdict])
+    (row,) = (line for line in table.splitlines() if "acceptance length" in line)
+
+    assert row.split()[:6] == ["acceptance", "length", "[tokens]", "-", "-", "nothing"]
+
+
+def test_a_point_that_cannot_be_judged_has_no_figures(window: type[Window], k4_off: ArmPair) -> None:
+    """Case 139: failed requests at one point leave its figures out, with the reason; the other point keeps its own."""
+    gated = window.of(k4_off, speeds={}).with_requests("k4", 1, at=8, error="HTTP 500: engine died").gated(at=8)
+    lines = [line for line in gated.lines() if line.split()[:1] == ["8"]]
+
+    assert len(lines) == 1
+    assert "not judged: arm k4 at c=8: 16 of 16 requests failed, the first with: HTTP 500: engine died" in lines[0]
+    assert lines[0].split()[-6:] == ["-", "-", "-", "-", "-", "INVALID"]
+    assert "100.0" in gated.row("TTFT p50", at=1)
+
+
+def readable(pair: ArmPair, record: WindowRecord) -> list[ArmBoots]:
+    """Return all boots of a pair, by arm."""
+    return [ArmBoots(arm, boots) for arm, boots in zip(pair.arms, record.boots_for(pair), strict=True)]
+
+
+def test_speculation_is_pooled_before_it_is_divided(window: type[Window], k4_off: ArmPair) -> None:
+    """Case 44: counts of all rounds are summed, then rates are formed; an arm without speculation has no row.
+
+    A step of 0.4 s in four, that is 100 ms.
+    """
+    record = window.of(k4_off, speeds={}).record
+    table = speculation_table(readable(k4_off, record), record).splitlines()
+
+    assert table[0].split("  ")[0] == "arm"
+    assert [line.split() for line in table[2:]] == [
+        ["k4", "1", "100.0", "2.500", "2.500", "0.3750", "4.000", "0.750", "0.500", "0.250", "0.000"],
+        ["k4", "8", "100.0", "2.500", "2.500", "0.3750", "4.000", "0.750", "0.500", "0.250", "0.000"],
+    ]
+
+
+def test_counts_are_added_position_by_position() -> None:
+    """The acceptance of two rounds is that of their sums, not the mean of two rates."""
+    pooled = pool([SpeculationDelta(10, 40, 20, (10, 5, 5, 0)), SpeculationDelta(30, 90, 10, (10, 0, 0, 0))])
+
+    assert pooled == SpeculationDelta(40, 130, 30, (20, 5, 5, 0))
+    assert pooled.acceptance_length == 1.75
+
+
+def test_points_that_cannot_be_judged_do_not_count(window: type[Window], k4_off: ArmPair) -> None:
+    """A point with failures leaves the pool; a concurrency without any usable point has no row."""
+    one = window.of(k4_off, speeds={}).with_requests("k4", 1, at=1, error="lost")
+    none = one.with_requests("k4", 2, at=1, error="lost")
+    records = [some.record for some in (one, none)]
+    tables = [speculation_table(readable(k4_off, record), record).splitlines()[2:] for record in records]
+
+    assert [[line.split()[:3] for line in table] for table in tables] == [
+        [["k4", "1", "100.0"], ["k4", "8", "100.0"]],
+        [["k4", "8", "100.0"]],
+    ]
+
+
+def test_without_speculation_there_is_no_table(window: type[Window], k4_off: ArmPair) -> None:
+    """No empty table, and no row of zeros."""
+    record = window.of(k4_off, speeds={}).record
+
+    assert speculation_table(readable(k4_off, record)[:1], record) == ""
+
+
+def test_values_are_averaged_as_ratios_are(window: type[Window], k4_off: ArmPair) -> None:
+    """The geometric mean fits log ratios: values of one and of four times give twice the speed."""
+    row = window.of(k4_off, speeds={"k4": [1.0, 4.0]}).row("output throughput")
+
+    assert row.startswith("1 output throughput [tokens/s] 100.0 200.0 better +100.0 % +0.0 +300.0 ")
+
+
+def test_the_noise_line_says_what_an_interval_rests_on(window: type[Window], k4_off: ArmPair) -> None:
+    """Spread, floor, degrees of freedom and source; without a spread it says that the noise is unknown."""
+    verdict = window.of(k4_off, speeds={"k4": [1.1, 1.2]}).gated(floor=0.2).verdict()
+    unknown = verdict.model_copy(update={"sd": None, "df": None, "noise": ""})
+
+    assert noise_line(verdict).startswith("noise: sd of a round 8.")
+    assert "df 6: " in noise_line(verdict)
+    assert "floor 20 % (A/A windows of a test)" in noise_line(verdict)
+    assert noise_line(unknown) == "noise: unknown"
