@@ -103,8 +103,9 @@ def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -
     if outcome == "PASS" or report.when != "call":
         return None
     if report.failed:
-        return "failed", "F", str(outcome)
-    return ("passed", ".", f"{outcome} (expected)") if EXPECTED_PROPERTY in properties else None
+        of_verdict = str(outcome) in str(report.longrepr).partition("\n")[0]
+        return ("failed", "F", str(outcome)) if of_verdict else None
+    return ("passed", ".", f"{outcome} (expected)") if report.passed and EXPECTED_PROPERTY in properties else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -15,6 +15,7 @@ from pytest_specgate.core.arms import ArmPair
 from pytest_specgate.core.errors import InvalidError, UsageError
 from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.judge import judge, pair_problem
+from pytest_specgate.core.records import redacted_text
 from pytest_specgate.core.verdict import UnexpectedOutcomeError
 from pytest_specgate.names import EXPECTED_PROPERTY, GATE_MARK, PAIRS_MARK, SERVER_FIXTURE, THRESHOLD_FIXTURE
 from pytest_specgate.reporting.messages import Judged, failure_text, outcome_line, window_lines
@@ -94,7 +95,6 @@ class GateSession:
         Raises:
             pytest.UsageError: a gate cannot be judged, or an arm could not be started.
         """
-        self._thresholds = sum(threshold_of(item) is not None for item in items)
         try:
             for item in items:
                 self._take(item)
@@ -102,6 +102,8 @@ class GateSession:
                 self._wiring.check([pair for window in self._windows for pair in window.pairs])
         except UsageError as error:
             raise pytest.UsageError(str(error)) from None
+        if check:
+            self._thresholds = sum(threshold_of(item) is not None for item in items)
 
     def _take(self, item: pytest.Item) -> None:
         """Put what an item needs into a window."""
@@ -217,27 +219,44 @@ class GateSession:
 
     @contextlib.contextmanager
     def judging(self, item: pytest.Item) -> Iterator[None]:
-        """Judge an item after its body, also when the body skips or gives up; only `expect` accepts an outcome."""
+        """Judge an item after its body, whatever the body does; only `expect` accepts another outcome."""
         wrong: Exception | None = None
+        given_up: BaseException | None = None
         try:
             with one_sentence():
                 yield
-        except (pytest.skip.Exception, pytest.xfail.Exception):
-            self._enforce(item)
-            raise
+        except (pytest.skip.Exception, pytest.xfail.Exception) as error:
+            given_up = error
         except UnexpectedOutcomeError as error:
             wrong = error
+        except Exception as error:
+            if self.accepted(item):
+                self._say_expected(item)
+            else:
+                error.add_note(self._failure_text(item))
+            raise
         self._enforce(item, wrong=wrong)
+        if given_up is not None:
+            raise given_up
 
-    def _enforce(self, item: pytest.Item, *, wrong: Exception | None = None) -> None:
-        verdict, gate, measured = self.verdict(item), cast("Gate", self.gate(item)), self.measured(item)
-        if verdict.accepted and wrong is None:
-            if verdict.expected:
-                item.user_properties.append((EXPECTED_PROPERTY, "yes"))
+    def _enforce(self, item: pytest.Item, *, wrong: Exception | None) -> None:
+        if self.accepted(item) and wrong is None:
+            self._say_expected(item)
             return
-        again = " ".join(["pytest", shlex.quote(item.nodeid), *self._options.given])
-        text = failure_text(verdict, gate=gate, record=measured.record, record_path=measured.path, again=again)
-        pytest.fail("\n".join(filter(None, [str(wrong or ""), text])), pytrace=False)
+        text = "\n".join(filter(None, [str(wrong or ""), self._failure_text(item)]))
+        # What the body raised is no cause, and would be shown as one.
+        raise pytest.fail.Exception(text, pytrace=False) from None
+
+    def _say_expected(self, item: pytest.Item) -> None:
+        if self.verdict(item).expected:
+            item.user_properties.append((EXPECTED_PROPERTY, "yes"))
+
+    def _failure_text(self, item: pytest.Item) -> str:
+        gate, measured = cast("Gate", self.gate(item)), self.measured(item)
+        again = redacted_text(" ".join(["pytest", shlex.quote(item.nodeid), *self._options.given]))
+        return failure_text(
+            self.verdict(item), gate=gate, record=measured.record, record_path=measured.path, again=again
+        )
 
     def accepted(self, item: pytest.Item) -> bool:
         """Whether an item was judged, and its verdict is accepted."""

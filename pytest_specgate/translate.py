@@ -23,7 +23,9 @@ def one_sentence() -> Iterator[None]:
     try:
         yield
     except SpecgateError as error:
-        text = "\n".join(filter(None, [f"{type(error).__name__}: {error}", getattr(error, "log_tail", "")]))
+        command, log_tail = getattr(error, "command", ""), getattr(error, "log_tail", "")
+        parts = [f"{type(error).__name__}: {error}", f"server: {command}" if command else "", log_tail]
+        text = "\n".join(filter(None, parts))
         raise pytest.fail.Exception(text, pytrace=False) from None
 
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 TOKENIZER_PROBE = 'Straße, naïve café: 12345 tokens — {"key": [1.5, true]}\n\tdef f(x): return x ** 2 # 漢字'
 """A text whose token ids tell tokenizers apart."""
 
+_LEAVING_S = 2.0
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WindowPlan:
@@ -203,8 +205,10 @@ class _Window:
 
     def _send(self, server: Server, bodies: Sequence[bytes], *, concurrency: int) -> tuple[RequestRecord, ...]:
         requests = self._ports.load.run_point(server, bodies, concurrency=concurrency, profile=self._plan.profile)
+        broken = any(request.error is not None for request in requests)
         try:
-            server.ensure_alive()
+            # A dying server breaks its connections before it leaves.
+            server.ensure_alive(wait_s=_LEAVING_S if broken else 0.0)
         except ServerDiedError as error:
             failed = sum(request.error is not None for request in requests)
             text = f"{error}; {failed} of {len(requests)} requests at c={concurrency} failed"
@@ -213,10 +217,16 @@ class _Window:
 
     def _settled(self, server: Server, *, before: CounterPage, requests: Sequence[RequestRecord]) -> CounterPage:
         if any(request.error is not None for request in requests):
-            # Its tokens are unknown, so the counts cannot be expected to agree.
-            return self._ports.pages.counters(server)
+            # Its tokens are unknown, so the counts cannot be expected to agree; the point is invalid in any case.
+            return self._page_or(before, server)
         tokens = sum(request.output_tokens or 0 for request in requests)
         return self._ports.pages.settled_counters(server, before=before, output_tokens=tokens)
+
+    def _page_or(self, before: CounterPage, server: Server) -> CounterPage:
+        try:
+            return self._ports.pages.counters(server)
+        except ScrapeError:
+            return before
 
     def _build_prompts(self, server: Server) -> PromptSet:
         self._say(f"cutting prompts of {self._plan.profile.input_tokens} tokens")

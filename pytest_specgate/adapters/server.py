@@ -74,9 +74,11 @@ class RunningServer:
     boot_s: float
     child: Child
 
-    def ensure_alive(self) -> None:
-        """Raise `ServerDiedError` if the process has left."""
-        code = self.child.exit_code()
+    def ensure_alive(self, *, wait_s: float = 0.0) -> None:
+        """Raise `ServerDiedError` if the process has left, or leaves within `wait_s` seconds."""
+        deadline = time.monotonic() + wait_s
+        while (code := self.child.exit_code()) is None and time.monotonic() < deadline:
+            wait_until(deadline, pause_s=_POLL_S)
         if code is not None:
             tail = self.child.log_tail()
             raise ServerDiedError(f"its server left with exit code {code}{_last(tail)}", exit_code=code, log_tail=tail)

@@ -36,8 +36,8 @@ class Server(Protocol):
     def boot_s(self) -> float:
         """Seconds from the start of the process to its first answered completion."""
 
-    def ensure_alive(self) -> None:
-        """Raise `ServerDiedError`, with exit code and log tail, if the process has left."""
+    def ensure_alive(self, *, wait_s: float = 0.0) -> None:
+        """Raise `ServerDiedError`, with exit code and log tail, if the process has left, or leaves within `wait_s`."""
 
     def log_tail(self) -> str:
         """Return the last lines that the server printed, without control characters and secrets."""

@@ -30,11 +30,11 @@ _SECRET_FORM = re.compile(
 )
 _SECRET_PLACE = re.compile(
     r"""(?ix)
-    ( [\w-]* (?: api[-_]?keys? | [-_]token | \btoken (?==)                                     # the name
+    ( [\w-]* (?: api[-_]?keys? | [-_]token | \btoken (?==)                    # the name
                | password | passwd | [-_]pass | [-_]pwd | secret (?:[-_]key)? )
-      ['"]? (?: \s*[=:]\s* | (?<=\w)\s+ (?=\S) ) \[? ['"]?                                   # what joins the two
+      ['"]?+ (?: \s*+[=:]\s*+ | (?<=\w)\s++ (?=\S) ) \[?+ ['"]?+             # what joins the two
       (?! \[?redacted\] | - | none\b | null\b ) )
-    ( [^\s'",&\]]+ )                                                                          # the value
+    ( [^\s'",&\]]+ )                                                         # the value
     """
 )
 

@@ -56,7 +56,7 @@ def _evidence(verdict: Verdict, gate: Gate, record: WindowRecord) -> Iterator[st
         reference, candidate = (value_text(row, value) for value in (verdict.reference, verdict.candidate))
         yield (
             f"{gate.pair.reference.name} {reference}, {gate.pair.candidate.name} {candidate} {unit_text(row)} "
-            f"(geometric means of {verdict.rounds} rounds; by round: {_by_round(verdict)})"
+            f"(geometric means of {_counted(verdict.rounds, 'round')}; by round: {_by_round(verdict)})"
         )
     yield noise_line(verdict)
     yield f"claim: {verdict.claim}"
@@ -139,7 +139,8 @@ def _window_head(record: WindowRecord) -> Iterator[str]:
         rounds.setdefault(boot.round, []).append(boot.arm)
     order = " / ".join(" ".join(arms) for arms in rounds.values()) or "none"
     profile = record.profile
-    yield f"boots: {len(record.boots)} in {len(rounds)} rounds ({order}){'' if record.finished else ', UNFINISHED'}"
+    state = "" if record.finished else ", UNFINISHED"
+    yield f"boots: {len(record.boots)} in {_counted(len(rounds), 'round')} ({order}){state}"
     yield (
         f"load: {profile.prompts} prompts of {profile.input_tokens} tokens, {profile.output_tokens} output tokens, "
         f"{', '.join(f'{count} requests at c={at}' for at, count in profile.requests.items())}"

@@ -42,7 +42,7 @@ class Target:
     command: str = "stub"
     boot_s: float = 0.0
 
-    def ensure_alive(self) -> None:
+    def ensure_alive(self, *, wait_s: float = 0.0) -> None:
         """Do nothing."""
 
     def log_tail(self) -> str:

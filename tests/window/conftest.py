@@ -52,7 +52,7 @@ class Boot:
         """What was started."""
         return f"serve {self.arm.name}"
 
-    def ensure_alive(self) -> None:
+    def ensure_alive(self, *, wait_s: float = 0.0) -> None:  # noqa: ARG002  - a fake's death takes no time
         """Raise if the world has declared the server dead."""
         if self.world.dead:
             raise ServerDiedError("its server left with exit code 9", exit_code=9, log_tail="last words")

@@ -1,0 +1,141 @@
+"""Faults seen through the front door that were mended: each stays a test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.integration.conftest import GateFolder, GateRun
+
+CLAIM = "c1-output_throughput-not_worse"
+
+
+def test_a_failure_is_not_told_twice(slowed: GateRun) -> None:
+    """What the body raised is not shown as the cause: the sentence of a wrong `expect` stands there once."""
+    failure = str(slowed.cases[f"test_other_outcome[{CLAIM}]"].failure)
+
+    assert "During handling of the above exception" not in slowed.output
+    assert failure.count("expected PASS or INCONCLUSIVE, got FAIL") == 2  # junit: once in message, once in text
+
+
+def test_a_secret_of_the_engine_command_is_not_in_what_to_type_next(gate_folder: GateFolder) -> None:
+    """A key in `--specgate-engine-command` is not printed in the line that measures again."""
+    gate_folder.write(
+        "test_one.py",
+        """
+        @gate(pair(arm("a"), arm("b", seed=1)), better("output_throughput", at=1, by="900%", noise=FLOOR))
+        def test_one(): pass
+        """,
+    )
+    engine = "python -m pytest_specgate.testing.fake_vllm --api-key command-secret-words"
+    run = gate_folder.run("--specgate-rounds=1", engine=engine)
+
+    assert run.counts == {"failed": 1}
+    assert "command-secret-words" not in run.output
+
+
+SLOW_TO_LEAVE = """\
+    import os, signal, sys, time
+
+    pid = os.fork()
+    if pid == 0:
+        from pytest_specgate.testing.main import main
+        sys.exit(main())
+    signal.signal(signal.SIGINT, lambda *_: os.kill(pid, signal.SIGINT))
+    status = os.waitpid(pid, 0)[1]
+    time.sleep(1)
+    sys.exit(os.waitstatus_to_exitcode(status))
+    """
+
+
+def test_failed_requests_are_told_though_the_server_takes_its_time_to_leave(gate_folder: GateFolder) -> None:
+    """A point whose requests failed is told as such, whatever /metrics answers afterwards."""
+    gate_folder.write("engine.py", SLOW_TO_LEAVE)
+    gate_folder.write(
+        "test_one.py",
+        """
+        @gate(pair(arm("a", die_after_requests=3), arm("b", seed=1)), SPEED)
+        def test_one(): pass
+        """,
+    )
+    run = gate_folder.run("--specgate-rounds=1", engine="python engine.py")
+    case = run.cases[f"test_one[{CLAIM}]"]
+
+    assert case.properties["specgate_reason"] in {"failed-requests", "server-died"}
+    assert "of 2 requests" in str(case.failure)
+
+
+def test_failed_requests_of_a_death_are_told(faulty: GateRun) -> None:
+    """The sentence of a server that died under load says how many requests of the point failed."""
+    failure = str(faulty.cases[f"test_dies[{CLAIM}]"].failure)
+
+    assert " of 2 requests at c=2 failed" in failure.partition("\n")[0]
+
+
+def test_collecting_judges_nothing(gate_folder: GateFolder) -> None:
+    """`--collect-only` prints no section of ours (today: "0 of 1 threshold judged")."""
+    gate_folder.write("test_one.py", '@gate(pair(arm("a"), arm("b", seed=1)), SPEED)\ndef test_one(): pass\n')
+    run = gate_folder.run("--collect-only")
+
+    assert run.summary == ""
+
+
+@pytest.fixture(scope="module")
+def accepted(new_gate_folder: Callable[[], GateFolder]) -> GateRun:
+    """Gates that accept a FAIL, or do not, and whose bodies do something else besides."""
+    gates = new_gate_folder()
+    gates.write(
+        "test_accepted.py",
+        """
+        DOWN = pair(arm("fast", step_s=0.003), arm("slow", step_s=0.025), profile=load(requests={1: 2}))
+
+        @gate(DOWN, SPEED)
+        def test_skips(verdict):
+            verdict.expect(Outcome.FAIL)
+            pytest.skip("not today")
+
+        @gate(DOWN, SPEED)
+        def test_own(verdict):
+            verdict.expect(Outcome.FAIL)
+            assert "this" == "that"
+
+        @gate(DOWN, SPEED)
+        def test_own_beside_a_fail(): assert "this" == "that"
+        """,
+    )
+    return gates.run("--specgate-rounds=1")
+
+
+def test_an_accepted_and_skipped_gate_is_no_pass(accepted: GateRun) -> None:
+    """A body that accepts a FAIL and then skips is skipped, not passed."""
+    assert accepted.counts["skipped"] == 1
+
+
+def test_a_body_that_fails_after_its_fail_was_accepted_is_called_failed(accepted: GateRun) -> None:
+    """The FAIL was accepted, so what failed is the test: FAILED, as beside a PASS; junit has specgate_expected."""
+    assert f"test_own[{CLAIM}] FAILED" in accepted.output
+    assert accepted.cases[f"test_own[{CLAIM}]"].properties.get("specgate_expected") == "yes"
+
+
+def test_a_body_that_fails_beside_a_fail_does_not_hide_it(accepted: GateRun) -> None:
+    """The failure shows the assertion and the sentence of the verdict (today: the assertion only)."""
+    failure = str(accepted.cases[f"test_own_beside_a_fail[{CLAIM}]"].failure)
+
+    assert "assert 'this' == 'that'" in failure
+    assert "FAIL: output throughput at c=1 worse" in failure
+
+
+def test_one_round_is_one_round(accepted: GateRun) -> None:
+    """Counts agree with their nouns."""
+    assert " 1 rounds" not in accepted.output
+
+
+def test_what_is_cut_out_is_cut_out_once(faulty: GateRun) -> None:
+    """A secret in a list becomes one mark."""
+    failure = str(faulty.cases[f"test_dead[{CLAIM}]"].failure)
+
+    assert "starting: {'api_key': ['[redacted]']}\n" in failure
