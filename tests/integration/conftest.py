@@ -31,7 +31,7 @@ FAKE_ENGINE: Final = "python -m pytest_specgate.testing.fake_vllm"
 _RUN_LIMIT_S: Final = 120.0
 # They do nothing here, and would cost half a second a run.
 _WITHOUT_OTHER_PLUGINS: Final = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:anyio")
-_HIDDEN_VARIABLES: Final = ("SPECGATE_", "PYTEST_", "HF_")
+_HIDDEN_VARIABLES: Final = ("SPECGATE_", "PYTEST_", "HF_", "FORCE_COLOR", "PY_COLORS")
 
 _HEAD: Final = """\
 import pytest
@@ -194,7 +194,7 @@ class GateFolder:
     def environment(self, variables: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the environment of a run: that of this process, without what would steer pytest or the plugin."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_HIDDEN_VARIABLES)}
-        return {**kept, "COLUMNS": "200", **(variables or {})}
+        return {**kept, "COLUMNS": "200", "PY_COLORS": "0", **(variables or {})}
 
     def run(
         self,
