@@ -130,9 +130,9 @@ class LocalWiring:
                 progress=_Progress(say),
             )
             try:
-                return MeasuredWindow(measure(plan, ports), str(store.path))
+                return MeasuredWindow(measure(plan, ports), _short(store.path))
             except KeyboardInterrupt:
-                say(f"interrupted; what was measured so far is in {store.path}")
+                say(f"interrupted; what was measured so far is in {_short(store.path)}")
                 raise
 
     def server(self, arm: Arm) -> Server:
@@ -180,6 +180,12 @@ class LocalWiring:
                 log_folder=log_folder,
             )
         )
+
+
+def _short(path: Path) -> str:
+    """Return a path as a user in this folder would type it."""
+    here = path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -113,6 +113,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     gates = config.stash.get(SESSION_KEY, None)
     lines = list(gates.summary()) if gates is not None else []
     if lines:
+        terminalreporter.ensure_newline()
         terminalreporter.section("specgate")
         for line in lines:
             terminalreporter.write_line(line)
