@@ -90,7 +90,7 @@ def test_results_go_where_they_are_asked_to(configured: tuple[GateRun, Path]) ->
     (window,) = elsewhere.iterdir()
 
     assert sorted(path.name for path in window.iterdir()) == ["record.json", "server-01-off.log", "server-02-on.log"]
-    assert f"record: {window / 'record.json'}" in run.summary
+    assert f"record: far/away/{window.name}/record.json" in run.summary
     assert not run.results.exists()
 
 

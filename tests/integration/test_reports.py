@@ -79,7 +79,7 @@ def test_the_summary_names_boots_load_and_record(healthy: GateRun) -> None:
 
     assert "boots: 6 in 2 rounds (off k4 k7 / k7 k4 off)" in healthy.summary
     assert "prose prompts of 16 tokens, 16 output tokens, 10 requests at c=1, 10 requests at c=2" in healthy.summary
-    assert f"record: {path}" in healthy.summary
+    assert f"record: {path.relative_to(healthy.results.parent)}" in healthy.summary
 
 
 def test_progress_is_shown_while_a_window_runs(healthy: GateRun) -> None:
