@@ -161,7 +161,8 @@ def test_mistakes_stop_the_run_before_any_server(mistaken: GateRun) -> None:
 
 
 def _errors(run: GateRun) -> list[str]:
-    return [line for line in run.output.splitlines() if line.startswith("ERROR: ")]
+    # Standard error may come out in the middle of a line of standard output.
+    return [line[line.index("ERROR: ") :] for line in run.output.splitlines() if "ERROR: " in line]
 
 
 @pytest.mark.parametrize("name", STRANGE)
