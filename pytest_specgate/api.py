@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from pytest_specgate.core.arms import ArmPair
+from pytest_specgate.core.arms import ArmPair, arms_of
 from pytest_specgate.core.declared import fraction_of, known_keywords
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.gate import NoiseFloor, Threshold
@@ -109,6 +109,7 @@ def measured(*pairs: ArmPair) -> Callable[[F], F]:
         raise UsageError("measured() takes one or more ArmPairs")
     if len({pair.profile.fingerprint() for pair in pairs}) > 1:
         raise UsageError("measured() takes pairs of one window, and these have different profiles")
+    arms_of(pairs)
 
     def decorate(function: F) -> F:
         with_window: Callable[[F], F] = pytest.mark.usefixtures(WINDOW_FIXTURE)

@@ -74,9 +74,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Measure, run the body, and judge: whatever the body does, a threshold is judged."""
-    if item.get_closest_marker(GATE_MARK) is None:
+    gated = item.get_closest_marker(GATE_MARK) is not None
+    if not gated and item.get_closest_marker(PAIRS_MARK) is None:
         return (yield)
     gates = session_of(item.config)
+    if not gated:
+        gates.refuse_unreadable(item)
+        return (yield)
     gates.prepare(item)
     with gates.judging(item):
         return (yield)
@@ -94,6 +98,14 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         del report.wasxfail
     return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let no exit status of 0 stand beside a verdict that was not accepted."""
+    gates = session.config.stash.get(SESSION_KEY, None)
+    if gates is not None and gates.refused and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import pytest
 
-from pytest_specgate.core.arms import ArmPair
+from pytest_specgate.core.arms import ArmPair, arms_of
 from pytest_specgate.core.errors import InvalidError, UsageError
 from pytest_specgate.core.gate import Gate
-from pytest_specgate.core.judge import judge, pair_problem
+from pytest_specgate.core.judge import first_point_problem, judge, pair_problem
 from pytest_specgate.core.records import redacted_text
 from pytest_specgate.core.verdict import UnexpectedOutcomeError
 from pytest_specgate.names import EXPECTED_PROPERTY, GATE_MARK, PAIRS_MARK, SERVER_FIXTURE, THRESHOLD_FIXTURE
@@ -111,8 +111,9 @@ class GateSession:
         pairs, gate = self.pairs(item), self.gate(item)
         if len({pair.profile.fingerprint() for pair in pairs}) > 1:
             raise UsageError(f"{item.nodeid} needs pairs with different profiles, which no one window can measure")
+        arms_of(pairs)
         for pair in pairs:
-            window = next((known for known in self._windows if known.fits(pair)), None)
+            window = next((known for known in self._windows if all(map(known.fits, pairs))), None)
             if window is None:
                 window = Window([pair])
                 self._windows.append(window)
@@ -186,11 +187,10 @@ class GateSession:
         """
         measured = self.measured(item)
         for pair in self.pairs(item):
-            problem = pair_problem(pair, measured.record)
+            problem = pair_problem(pair, measured.record) or first_point_problem(pair, measured.record)
             if problem is not None:
-                raise InvalidError(
-                    "\n".join([f"INVALID ({problem.reason}): {problem.message}", problem.detail]).strip()
-                )
+                text = f"INVALID ({problem.reason}): {problem.message}\n{problem.detail}"
+                raise InvalidError(text.strip())
         return measured
 
     def verdict(self, item: pytest.Item) -> Verdict:
@@ -209,6 +209,16 @@ class GateSession:
             verdicts = self.window(item).verdicts[gate.id]
             self._own[key] = verdicts[gate.thresholds.index(threshold)].model_copy()
         return self._own[key]
+
+    def refuse_unreadable(self, item: pytest.Item) -> None:
+        """Fail a ``@measured`` test whose window is invalid, whatever fixtures it asks for."""
+        with one_sentence():
+            self.readable(item)
+
+    @property
+    def refused(self) -> bool:
+        """Whether a threshold was judged and its verdict is not accepted."""
+        return any(not verdict.accepted for verdict in self._own.values())
 
     def prepare(self, item: pytest.Item) -> None:
         """Measure what an item judges, and put its verdict into the junit properties."""
@@ -253,7 +263,7 @@ class GateSession:
 
     def _failure_text(self, item: pytest.Item) -> str:
         gate, measured = cast("Gate", self.gate(item)), self.measured(item)
-        again = redacted_text(" ".join(["pytest", shlex.quote(item.nodeid), *self._options.given]))
+        again = redacted_text(" ".join(["pytest", shlex.quote(_as_typed(item)), *self._options.given]))
         return failure_text(
             self.verdict(item), gate=gate, record=measured.record, record_path=measured.path, again=again
         )
@@ -335,8 +345,25 @@ def _gate_id(item: pytest.Item, threshold: Threshold) -> str:
     function = cast("pytest.Function", item)
     path = Path(os.path.relpath(item.path, item.config.rootpath)).as_posix()
     classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
-    others = function.callspec.id.replace(threshold.id, "", 1).strip("-")
+    others = _without(function.callspec.id, threshold.id)
     return f"{'::'.join([path, *classes, function.originalname])}{f'[{others}]' if others else ''}"
+
+
+def _as_typed(item: pytest.Item) -> str:
+    """Return the node id of an item as a user would type it in the folder where pytest was started."""
+    path = os.path.relpath(item.path, item.config.invocation_params.dir)
+    return f"{path}::{item.nodeid.partition('::')[2]}"
+
+
+def _without(parameters: str, own: str) -> str:
+    """Take a threshold's id out of an item's parameter id, and nothing else."""
+    if parameters == own:
+        return ""
+    if parameters.startswith(f"{own}-"):
+        return parameters.removeprefix(f"{own}-")
+    if parameters.endswith(f"-{own}"):
+        return parameters.removesuffix(f"-{own}")
+    return parameters.replace(f"-{own}-", "-", 1)
 
 
 def _refuse_strange_gate(item: pytest.Item) -> None:

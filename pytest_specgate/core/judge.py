@@ -106,6 +106,17 @@ def pair_problem(pair: ArmPair, record: WindowRecord) -> Failure | None:
     return None
 
 
+def first_point_problem(pair: ArmPair, record: WindowRecord) -> Failure | None:
+    """Return the first reason why a point of a pair cannot be judged, gated or not; `None` if all can."""
+    for both in record.rounds_of(pair):
+        for arm, boot in zip(pair.arms, both, strict=True):
+            for point in boot.points:
+                problem = validity.point_problem(arm, point, record.profile)
+                if problem is not None:
+                    return problem
+    return None
+
+
 def _fields(report: identity.IdentityReport) -> str:
     lines = []
     for found in report.differences:

@@ -217,7 +217,8 @@ class WindowRecord(Stored):
     def boots_for(self, pair: ArmPair) -> tuple[tuple[BootRecord, ...], tuple[BootRecord, ...]]:
         """Return the boots of the reference and of the candidate that ran for a pair, by round."""
         reference, candidate = (
-            tuple(boot for boot in self.boots_of(arm.name) if pair.title in boot.pairs) for arm in pair.arms
+            tuple(boot for boot in self.boots_of(arm.name) if pair.title in boot.pairs and boot.round <= pair.rounds)
+            for arm in pair.arms
         )
         return reference, candidate
 

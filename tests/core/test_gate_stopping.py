@@ -152,16 +152,16 @@ def test_a_round_after_the_last_look_must_be_sound(build: type[Build]) -> None:
 
 
 def test_more_rounds_than_planned_are_judged_by_the_plan(build: type[Build]) -> None:
-    """A record with more rounds than a gate plans is judged by those it plans, and no longer while it runs."""
+    """A record with more rounds than a gate plans, booted for another, is judged by those it plans."""
     pair = build.pair(rounds=2)
     gate = build.gate(pair, build.threshold())
     record = build.window(pair, [1.0] * 3, [1.0, 1.0, 0.1])
 
-    [verdict] = judge(gate, record)
+    for final in (True, False):
+        [verdict] = judge(gate, record, final=final)
 
-    assert (verdict.outcome, verdict.rounds, verdict.ratios) == (Outcome.PASS, 2, (0.0, 0.0))
-    with pytest.raises(ValueError, match="3 rounds, but the plan of this threshold ends with 2"):
-        judge(gate, record, final=False)
+        assert (verdict.outcome, verdict.rounds, verdict.ratios) == (Outcome.PASS, 2, (0.0, 0.0))
+    assert [len(boots) for boots in record.boots_for(pair)] == [2, 2]
 
 
 def test_a_threshold_is_open_until_its_first_look(build: type[Build]) -> None:

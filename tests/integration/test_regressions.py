@@ -122,7 +122,7 @@ def test_a_body_that_fails_after_its_fail_was_accepted_is_called_failed(accepted
 
 
 def test_a_body_that_fails_beside_a_fail_does_not_hide_it(accepted: GateRun) -> None:
-    """The failure shows the assertion and the sentence of the verdict (today: the assertion only)."""
+    """The failure shows the assertion and the sentence of the verdict."""
     failure = str(accepted.cases[f"test_own_beside_a_fail[{CLAIM}]"].failure)
 
     assert "assert 'this' == 'that'" in failure
@@ -139,3 +139,77 @@ def test_what_is_cut_out_is_cut_out_once(faulty: GateRun) -> None:
     failure = str(faulty.cases[f"test_dead[{CLAIM}]"].failure)
 
     assert "starting: {'api_key': ['[redacted]']}\n" in failure
+
+
+@pytest.fixture(scope="module")
+def excused(new_gate_folder: Callable[[], GateFolder]) -> GateRun:
+    """Gates and readers of windows that something else than a verdict might excuse, run from a subfolder."""
+    gates = new_gate_folder()
+    gates.write(
+        "test_excused.py",
+        """
+        SLOW = pair(arm("fast", step_s=0.003), arm("slow", step_s=0.025))
+        IDLE = pair(arm("off"), arm("on", k=4, draft_share=0.0), varies=("args.fake", "args.speculative_config"))
+
+        @pytest.mark.parametrize("x", [1, -1])
+        @gate(SLOW, SPEED)
+        def test_cases(x, request):
+            if x == 1:
+                request.getfixturevalue("verdict").expect(Outcome.FAIL)
+
+        @measured(IDLE)
+        def test_idle(): pass
+
+        class TestOwn:
+            @pytest.fixture
+            def specgate_window(self): return None
+
+            @measured(IDLE)
+            def test_own_fixture(self, specgate_window): pass
+        """,
+    )
+    return gates.run("--specgate-rounds=1")
+
+
+def test_cases_of_one_gate_have_verdicts_of_their_own(excused: GateRun) -> None:
+    """What one parametrised case expects is accepted for that case alone, and each case is counted."""
+    assert excused.cases[f"test_cases[{CLAIM}-1]"].failure is None
+    assert "FAIL: output throughput" in str(excused.cases[f"test_cases[{CLAIM}--1]"].failure)
+    assert "2 of 2 thresholds judged: 2 FAIL (1 of them expected)" in excused.output
+
+
+@pytest.mark.parametrize("name", ["test_idle", "test_own_fixture"])
+def test_a_reader_of_an_invalid_window_fails(excused: GateRun, name: str) -> None:
+    """A window in which nothing was drafted cannot be read, whatever fixtures the test has."""
+    assert "INVALID (speculation-inactive)" in str(excused.cases[name].failure)
+
+
+def test_an_exit_status_of_nought_does_not_stand_beside_a_fail(new_gate_folder: Callable[[], GateFolder]) -> None:
+    """A body that ends the run with status 0 does not make a FAIL green."""
+    gates = new_gate_folder()
+    gates.write(
+        "test_exit.py",
+        """
+        @gate(pair(arm("fast", step_s=0.003), arm("slow", step_s=0.025)), SPEED)
+        def test_exit(): pytest.exit("done", returncode=0)
+        """,
+    )
+    run = gates.run("--specgate-rounds=1")
+
+    assert "1 of 1 threshold judged: 1 FAIL" in run.output
+    assert run.exit_code == 1
+
+
+def test_pairs_of_a_test_share_its_window(gate_folder: GateFolder) -> None:
+    """Two arms of one name cannot be read in one test, and the sentence comes before any server."""
+    gate_folder.write(
+        "test_two.py",
+        """
+        @measured(pair(arm("a"), arm("b", seed=1)), pair(arm("a"), arm("b", seed=2)))
+        def test_two(specgate_window): pass
+        """,
+    )
+    run = gate_folder.run()
+
+    assert "two arms of one window are called 'b'" in run.output
+    assert not run.results.exists()

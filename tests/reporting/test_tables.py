@@ -73,8 +73,9 @@ def test_a_gated_metric_has_a_row_of_its_own(window: type[Window], k4_off: ArmPa
 
 def test_rounds_are_shown_one_by_one_while_they_are_few(window: type[Window], k4_off: ArmPair) -> None:
     """Up to three changes side by side, from then on their range; the change itself is their geometric mean."""
-    few = window.of(k4_off, speeds={"k4": [1.1, 1.2, 1.3]}, rounds=3).row("output throughput")
-    many = window.of(k4_off, speeds={"k4": [1.1, 1.2, 1.3, 1.0]}, rounds=4).row("output throughput")
+    pair = k4_off.with_rounds(6)
+    few = window.of(pair, speeds={"k4": [1.1, 1.2, 1.3]}, rounds=3).row("output throughput")
+    many = window.of(pair, speeds={"k4": [1.1, 1.2, 1.3, 1.0]}, rounds=4).row("output throughput")
 
     assert "better +19.7 % +10.0 +20.0 +30.0 " in few
     assert "+0.0 to +30.0" in many
