@@ -71,9 +71,13 @@ class Window:
         same_profile = pair.profile.fingerprint() == self.pairs[0].profile.fingerprint()
         return same_profile and all(others.get(arm.name, arm.key) == arm.key for arm in pair.arms)
 
+    def has(self, pair: ArmPair) -> bool:
+        """Whether a pair is measured in this window."""
+        return any(known.key == pair.key for known in self.pairs)
+
     def add(self, pair: ArmPair) -> None:
         """Take a pair in, once."""
-        if all(known.key != pair.key for known in self.pairs):
+        if not self.has(pair):
             self.pairs.append(pair)
 
 
@@ -147,7 +151,7 @@ class GateSession:
         if not pairs:
             raise UsageError(f"{item.nodeid} reads a window, but is no gate and has no @measured(pair)")
         self._refuse_company()
-        window = next(known for known in self._windows if any(pair.key == pairs[0].key for pair in known.pairs))
+        window = next(known for known in self._windows if all(map(known.has, pairs)))
         if window.measured is None and window.error is None:
             self._measure(window)
         return window

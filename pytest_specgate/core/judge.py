@@ -106,13 +106,19 @@ def pair_problem(pair: ArmPair, record: WindowRecord) -> Failure | None:
     return None
 
 
-def first_point_problem(pair: ArmPair, record: WindowRecord) -> Failure | None:
-    """Return the first reason why a point of a pair cannot be judged, gated or not; `None` if all can."""
+def first_point_problem(pair: ArmPair, record: WindowRecord, *, at: int | None = None) -> Failure | None:
+    """Return the first reason why a point of a pair cannot be judged, gated or not; `None` if all can.
+
+    Args:
+        pair: the arms.
+        record: the measurements.
+        at: the concurrency to look at; `None` for all.
+    """
     for both in record.rounds_of(pair):
         for arm, boot in zip(pair.arms, both, strict=True):
             for point in boot.points:
                 problem = validity.point_problem(arm, point, record.profile)
-                if problem is not None:
+                if problem is not None and at in {None, point.concurrency}:
                     return problem
     return None
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from tabulate import tabulate
 
 from pytest_specgate.core import statistics, validity
+from pytest_specgate.core.judge import first_point_problem
 from pytest_specgate.core.metrics import HEADLINE, Measured, measure, metric
 from pytest_specgate.core.verdict import Outcome, change_words
-from pytest_specgate.reporting.figures import number, percent, span, unit_text, value_text
+from pytest_specgate.reporting.figures import number, span, unit_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,24 +39,14 @@ def pair_table(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict])
 
 def _point_rows(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, at: int) -> Iterable[list[str]]:
     here = [verdict for verdict in verdicts if verdict.at == at]
-    problem = _first_problem(pair, record, at=at)
+    problem = first_point_problem(pair, record, at=at)
     if problem is not None:
-        yield [f"{at}", f"not judged: {problem}", "-", "-", "-", "-", "-", Outcome.INVALID]
+        yield [f"{at}", f"not judged: {problem.message}", "-", "-", "-", "-", "-", Outcome.INVALID]
         return
     gated = [verdict.metric for verdict in here]
     for place, name in enumerate(dict.fromkeys((*HEADLINE, *gated))):
         label = f"{at}" if place == 0 else ""
         yield [label, *_row(pair, record, [verdict for verdict in here if verdict.metric == name], name=name, at=at)]
-
-
-def _first_problem(pair: ArmPair, record: WindowRecord, *, at: int) -> str | None:
-    for both in record.rounds_of(pair):
-        for arm, boot in zip(pair.arms, both, strict=True):
-            point = boot.point(at)
-            found = validity.point_problem(arm, point, record.profile) if point else None
-            if point is None or found:
-                return found.message if found else f"{arm.name} was not measured in round {boot.round}"
-    return None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,7 +106,7 @@ def _outcome(verdict: Verdict) -> str:
 
 def claim_text(verdict: Verdict) -> str:
     """Return a threshold's claim in few words: ``not worse than -15 %``."""
-    return f"{verdict.kind_words} {percent(verdict.limit).replace('.0 %', ' %')}"
+    return f"{verdict.kind_words} {100 * verdict.limit:+.4g} %"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -179,6 +170,6 @@ def noise_line(verdict: Verdict) -> str:
         return f"noise: {verdict.noise or 'unknown'}"
     ratio = "" if verdict.f_ratio is None else f", own/declared variance {verdict.f_ratio:.2f}"
     return (
-        f"noise: sd of a round {100 * verdict.sd:.1f} % (floor {100 * statistics.floor_of(verdict.sd):.0f} %), "
+        f"noise: sd of a round {100 * verdict.sd:.2g} % (floor {100 * statistics.floor_of(verdict.sd):.2g} %), "
         f"df {verdict.df:g}: {verdict.noise}{ratio}"
     )

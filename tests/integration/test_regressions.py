@@ -213,3 +213,27 @@ def test_pairs_of_a_test_share_its_window(gate_folder: GateFolder) -> None:
 
     assert "two arms of one window are called 'b'" in run.output
     assert not run.results.exists()
+
+
+def test_a_reader_of_two_pairs_gets_the_window_that_has_both(new_gate_folder: Callable[[], GateFolder]) -> None:
+    """A pair that another test measures with other partners does not hand out that test's window."""
+    gates = new_gate_folder()
+    gates.write(
+        "test_shared.py",
+        """
+        SHARED = pair(arm("a"), arm("b", seed=1))
+        FIRST = pair(arm("a"), arm("c", seed=2))
+        OTHER = pair(arm("a"), arm("c", seed=3))
+
+        def seeds(window): return {one.name: one.args["fake"].get("seed") for one in window.record.arms}
+
+        @measured(SHARED, FIRST)
+        def test_first(specgate_window): assert seeds(specgate_window) == {"a": None, "b": 1, "c": 2}
+
+        @measured(SHARED, OTHER)
+        def test_other(specgate_window): assert seeds(specgate_window) == {"a": None, "b": 1, "c": 3}
+        """,
+    )
+    run = gates.run("--specgate-rounds=1")
+
+    assert (run.exit_code, run.counts) == (0, {"passed": 2})

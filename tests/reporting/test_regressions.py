@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_specgate.core.gate import Gate, NoiseFloor, Threshold
 from pytest_specgate.core.judge import judge
 from pytest_specgate.reporting import tables
@@ -12,8 +14,6 @@ from pytest_specgate.reporting.messages import failure_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pytest
 
     from pytest_specgate.core.arms import ArmPair
     from pytest_specgate.core.counters import SpeculationDelta
@@ -54,3 +54,22 @@ def test_a_gate_stopped_by_another_threshold_is_not_helped_by_rounds(window: typ
 
     assert verdict.reason == "stopped"
     assert "--specgate-rounds" not in text
+
+
+@pytest.mark.parametrize(
+    ("margin", "words"), [(0.0001, "-0.01 %"), (0.0004, "-0.04 %"), (0.1004, "-10.04 %"), (0.15, "-15 %")]
+)
+def test_a_margin_is_shown_as_it_was_written(
+    window: type[Window], k4_off: ArmPair, *, margin: float, words: str
+) -> None:
+    """A fine margin is not rounded away: "not worse than -0 %" would be another claim."""
+    verdict = window.of(k4_off, speeds={}).gated("output_throughput", margin=margin).verdict()
+
+    assert tables.claim_text(verdict) == f"not worse than {words}"
+
+
+def test_a_small_noise_is_not_shown_as_none(window: type[Window], k4_off: ArmPair) -> None:
+    """A standard deviation of a fraction of a percent keeps its digits, and so does the floor it amounts to."""
+    verdict = window.of(k4_off, speeds={}).gated("output_throughput").verdict().model_copy(update={"sd": 0.0016})
+
+    assert "sd of a round 0.16 % (floor 0.31 %)" in tables.noise_line(verdict)
