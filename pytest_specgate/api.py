@@ -18,6 +18,8 @@ from pytest_specgate.names import GATE_MARK, PAIRS_MARK, THRESHOLD_FIXTURE, WIND
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_specgate.core.levels import Level
+
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
@@ -36,12 +38,12 @@ def noise_floor(floor: str, *, source: str) -> NoiseFloor:
 
 
 @known_keywords
-def not_worse(metric: str, *, at: int, margin: str | NoiseFloor, noise: NoiseFloor | None = None) -> Threshold:
+def not_worse(metric: str, *, at: Level, margin: str | NoiseFloor, noise: NoiseFloor | None = None) -> Threshold:
     """Claim that the candidate is not worse than the reference by more than a margin.
 
     Args:
         metric: name in the metric table, as ``"output_throughput"`` or ``"ttft_p50"``.
-        at: concurrency of the point.
+        at: load level of the point: a concurrency as 8, an arrival rate as ``"4/s"``.
         margin: the largest loss that is still called "not worse", as ``"0.8%"``; a noise floor sets margin and noise.
         noise: declared noise floor; without one the rounds of the run itself have to show the noise (3 or more).
 
@@ -56,12 +58,12 @@ def not_worse(metric: str, *, at: int, margin: str | NoiseFloor, noise: NoiseFlo
 
 
 @known_keywords
-def better(metric: str, *, at: int, by: str, noise: NoiseFloor | None = None) -> Threshold:
+def better(metric: str, *, at: Level, by: str, noise: NoiseFloor | None = None) -> Threshold:
     """Claim that the candidate is better than the reference by at least a gain.
 
     Args:
         metric: name in the metric table.
-        at: concurrency of the point.
+        at: load level of the point: a concurrency as 8, an arrival rate as ``"4/s"``.
         by: the smallest gain that supports the claim, as ``"50%"`` of the reference's value.
         noise: declared noise floor, as for `not_worse`.
 

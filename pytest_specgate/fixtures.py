@@ -107,7 +107,7 @@ class LocalWiring:
 
     def measure(self, plan: WindowPlan, say: Callable[[str], None]) -> MeasuredWindow:
         """Measure a window; its record and the logs of its servers go into a folder of its own."""
-        from pytest_specgate.adapters.client import ClosedLoopClient  # noqa: PLC0415  - only gates pay for it
+        from pytest_specgate.adapters.client import HttpLoadDriver  # noqa: PLC0415  - only gates pay for it
         from pytest_specgate.adapters.host import LocalHost  # noqa: PLC0415
         from pytest_specgate.adapters.prompts import PackagedCorpus  # noqa: PLC0415
         from pytest_specgate.adapters.scrape import HttpPages  # noqa: PLC0415
@@ -122,7 +122,7 @@ class LocalWiring:
         with contextlib.closing(HttpPages()) as pages:
             ports = Ports(
                 engine=self._engine(folder),
-                load=ClosedLoopClient(),
+                load=HttpLoadDriver(),
                 pages=pages,
                 prompts=PackagedCorpus(),
                 host=host,

@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING
 
 from pytest_specgate.core.arms import arms_of, boot_order
 from pytest_specgate.core.corpus import build_prompts
-from pytest_specgate.core.errors import ScrapeError, ServerDiedError, ServerError, ServerStartError, UsageError
+from pytest_specgate.core.errors import (
+    LoadError,
+    ScrapeError,
+    ServerDiedError,
+    ServerError,
+    ServerStartError,
+    UsageError,
+)
 from pytest_specgate.core.identity import observed_fields, sent_hash
 from pytest_specgate.core.judge import judge, needs_more_rounds
+from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import DEFINITION_VERSION
 from pytest_specgate.core.profile import declared_fields, sha256_of, sha256_of_text
 from pytest_specgate.core.records import (
@@ -25,6 +33,7 @@ from pytest_specgate.core.records import (
     redacted_arm,
     redacted_profile,
 )
+from pytest_specgate.core.resolved import gpus_of
 from pytest_specgate.core.validity import unproved
 
 if TYPE_CHECKING:
@@ -34,9 +43,10 @@ if TYPE_CHECKING:
     from pytest_specgate.core.corpus import PromptSet
     from pytest_specgate.core.counters import CounterPage
     from pytest_specgate.core.gate import Gate
+    from pytest_specgate.core.levels import Level
     from pytest_specgate.core.ports import Ports, Server
     from pytest_specgate.core.profile import ProfileFields, RequestProfile
-    from pytest_specgate.core.records import RequestRecord
+    from pytest_specgate.core.records import PointLoad, RequestRecord
 
 TOKENIZER_PROBE = 'Straße, naïve café: 12345 tokens — {"key": [1.5, true]}\n\tdef f(x): return x ** 2 # 漢字'
 """A text whose token ids tell tokenizers apart."""
@@ -171,20 +181,21 @@ class _Window:
         """Prove a fresh server, warm it up and measure its points."""
         page = self._ports.pages.counters(server)
         config = self._ports.pages.resolved_config(server)
-        boot.resolved = {"speculative_config": config.get("speculative_config")}
+        gpus = gpus_of(config)
+        boot.resolved = {"speculative_config": config.get("speculative_config"), "gpus": gpus}
         failure = unproved(boot.arm, speculative_config=config.get("speculative_config"), page=page, model=server.model)
         if failure is not None:
             return failure
         prompts = self._prompts = self._prompts or self._build_prompts(server)
         boot.profile = self._profile_fields(boot.arm, server, prompts)
-        warmup = self._send(server, prompts.warmup, concurrency=1)
+        warmup = self._send(server, prompts.warmup, at=1).requests
         boot.profile["warmup_prompts_sha256"] = sent_hash(warmup)
         if bad := next((request for request in warmup if request.error), None):
             return Failure(reason="warm-up-failed", message=f"arm {boot.arm.name}: warm-up failed: {bad.error}")
         page = self._settled(server, before=page, requests=warmup)
         for at, bodies in prompts.points.items():
-            self._say(f"{boot.arm.name}: c={at}, {len(bodies)} requests")
-            point = self._point(server, bodies, concurrency=at, before=page)
+            self._say(f"{boot.arm.name}: {level_label(at)}, {len(bodies)} requests")
+            point = self._point(server, bodies, at=at, before=page, gpus=gpus)
             boot.points.append(point)
             if point.failed:
                 return _failed_requests(boot.arm, point, log_tail=server.log_tail())
@@ -192,28 +203,36 @@ class _Window:
         boot.profile |= observed_fields(boot.points)
         return None
 
-    def _point(self, server: Server, bodies: Sequence[bytes], *, concurrency: int, before: CounterPage) -> PointRecord:
+    def _point(
+        self, server: Server, bodies: Sequence[bytes], *, at: Level, before: CounterPage, gpus: int | None
+    ) -> PointRecord:
         ours = server.process_ids()
         cpu_before = self._ports.host.other_cpu(ours)
-        requests = self._send(server, bodies, concurrency=concurrency)
+        load = self._send(server, bodies, at=at)
         cpu_after = self._ports.host.other_cpu(ours)
-        after = self._settled(server, before=before, requests=requests)
+        after = self._settled(server, before=before, requests=load.requests)
         share = cpu_after.share_since(cpu_before) if cpu_before and cpu_after else None
         return PointRecord(
-            concurrency=concurrency, requests=requests, before=before, after=after, other_cpu_share=share
+            at=at,
+            requests=load.requests,
+            gaps=load.gaps,
+            client=load.client,
+            before=before,
+            after=after,
+            gpus=gpus,
+            other_cpu_share=share,
         )
 
-    def _send(self, server: Server, bodies: Sequence[bytes], *, concurrency: int) -> tuple[RequestRecord, ...]:
-        requests = self._ports.load.run_point(server, bodies, concurrency=concurrency, profile=self._plan.profile)
-        broken = any(request.error is not None for request in requests)
+    def _send(self, server: Server, bodies: Sequence[bytes], *, at: Level) -> PointLoad:
+        load = self._ports.load.run_point(server, bodies, at=at, profile=self._plan.profile)
+        failed = sum(request.error is not None for request in load.requests)
         try:
             # A dying server breaks its connections before it leaves.
-            server.ensure_alive(wait_s=_LEAVING_S if broken else 0.0)
+            server.ensure_alive(wait_s=_LEAVING_S if failed else 0.0)
         except ServerDiedError as error:
-            failed = sum(request.error is not None for request in requests)
-            text = f"{error}; {failed} of {len(requests)} requests at c={concurrency} failed"
+            text = f"{error}; {failed} of {len(load.requests)} requests at {level_label(at)} failed"
             raise ServerDiedError(text, exit_code=error.exit_code, log_tail=error.log_tail) from None
-        return requests
+        return load
 
     def _settled(self, server: Server, *, before: CounterPage, requests: Sequence[RequestRecord]) -> CounterPage:
         if any(request.error is not None for request in requests):
@@ -288,14 +307,15 @@ class _Boot:
             except ScrapeError:
                 server.ensure_alive()
                 raise
-        except (ServerError, ScrapeError) as error:
+        except (ServerError, ScrapeError, LoadError) as error:
             return self._failure(error)
 
-    def _failure(self, error: ServerError | ScrapeError) -> Failure:
+    def _failure(self, error: ServerError | ScrapeError | LoadError) -> Failure:
         reasons = {
             ServerDiedError: "server-died",
             ServerStartError: "server-start",
             ScrapeError: "page-unreadable",
+            LoadError: "client-failed",
         }
         return Failure(
             reason=reasons.get(type(error), "server-not-stopped"),
@@ -308,7 +328,7 @@ def _failed_requests(arm: Arm, point: PointRecord, *, log_tail: str) -> Failure:
     return Failure(
         reason="failed-requests",
         message=(
-            f"arm {arm.name} at c={point.concurrency}: {len(point.failed)} of {len(point.requests)} requests failed, "
+            f"arm {arm.name} at {point.label}: {len(point.failed)} of {len(point.requests)} requests failed, "
             f"the first with: {point.failed[0].error}"
         ),
         detail=log_tail,

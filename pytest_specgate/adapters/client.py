@@ -1,158 +1,100 @@
-"""Closed-loop streaming load over HTTP.
-
-Each worker has its own client, hence its own connection: one shared pool costs time that grows with the concurrency.
-Reads are stamped as they arrive; they are parsed when the point is over, outside the receive loop.
-"""
+"""Streaming load over HTTP: closed loops of workers, and open loops of arrivals."""
 
 from __future__ import annotations
 
+import array
 import asyncio
-import contextlib
-import dataclasses
-import gc
-import hashlib
-import json
+import itertools
+import math
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-import httpx
-
-from pytest_specgate.core.profile import ENDPOINT
-from pytest_specgate.core.records import RequestRecord, redacted_text
-from pytest_specgate.core.sse import Read, timeline
+from pytest_specgate.adapters.collect import chunk_gaps, percentile
+from pytest_specgate.adapters.load import Sender, Share
+from pytest_specgate.adapters.load_process import run_shares
+from pytest_specgate.core.arrivals import arrival_times_s
+from pytest_specgate.core.levels import concurrency_of, rate_per_s
+from pytest_specgate.core.records import ClientRecord, PointLoad
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
+    from pytest_specgate.adapters.load import ShareResult
+    from pytest_specgate.core.levels import Level
     from pytest_specgate.core.ports import Server
     from pytest_specgate.core.profile import RequestProfile
+    from pytest_specgate.core.records import RequestRecord
 
-_CONNECT_S = 10.0
-_HEADERS = {
-    "content-type": "application/json",
-    "accept": "text/event-stream",
-    # A compressed stream would be stamped when a block is full, not when its tokens arrive.
-    "accept-encoding": "identity",
-}
+WORKERS_PER_PROCESS: Final = 256
+"""Closed-loop workers that one process carries: with 100 chunks a second each, it rests for half of its time."""
 
-
-@dataclasses.dataclass(slots=True)
-class _Exchange:
-    """One request while it runs; times are of the monotonic clock, in nanoseconds."""
-
-    index: int
-    sent_ns: int = 0
-    status: int | None = None
-    reads: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
-    failure: str | None = None
+_OPENED_BEFOREHAND: Final = 32
+"""Connections that an open loop starts with; it opens more as it needs them."""
 
 
-class ClosedLoopClient:
-    """Port `LoadDriver`: `concurrency` workers, each sending its next request when its last one ended."""
+class HttpLoadDriver:
+    """Port `LoadDriver`."""
 
-    def run_point(
-        self, server: Server, bodies: Sequence[bytes], *, concurrency: int, profile: RequestProfile
-    ) -> tuple[RequestRecord, ...]:
-        """Send bodies in order; return one record each, in sending order, failed ones too."""
-        with _garbage_collection_off():
-            started_ns, exchanges = asyncio.run(
-                _closed_loop(server.url, bodies, concurrency=concurrency, timeout_s=profile.request_timeout_s)
-            )
-        return tuple(_record(exchange, bodies[exchange.index], started_ns=started_ns) for exchange in exchanges)
+    def run_point(self, server: Server, bodies: Sequence[bytes], *, at: Level, profile: RequestProfile) -> PointLoad:
+        """Send bodies in order; return one record each, in sending order, failed ones too.
 
-
-@contextlib.contextmanager
-def _garbage_collection_off() -> Iterator[None]:
-    """Keep collections out of the receive loop; what they would free is freed afterwards.
-
-    Nothing is collected beforehand either: an interrupt that arrives while a finaliser runs is lost.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+        Raises:
+            LoadError: a process of the client failed.
+        """
+        shares = _shares(server.url, bodies, at=at, profile=profile)
+        order = () if shares[0].due_s else range(len(bodies))
+        results = [_run_here(shares[0], order)] if len(shares) == 1 else run_shares(shares, order=order)
+        return _merged(results)
 
 
-async def _closed_loop(
-    url: str, bodies: Sequence[bytes], *, concurrency: int, timeout_s: float
-) -> tuple[int, list[_Exchange]]:
-    """Run all workers and return the start of the point and every exchange."""
-    exchanges = [_Exchange(index) for index in range(len(bodies))]
-    waiting = iter(exchanges)
-    timeout = httpx.Timeout(timeout_s, connect=_CONNECT_S)
-    async with contextlib.AsyncExitStack() as stack:
-        clients = [
-            await stack.enter_async_context(
-                httpx.AsyncClient(base_url=url, headers=_HEADERS, timeout=timeout, trust_env=False)
-            )
-            for _ in range(min(concurrency, len(bodies)))
-        ]
-        await asyncio.gather(*map(_connect, clients))
-        started_ns = perf_counter_ns()
-        await asyncio.gather(*(_work(client, waiting, bodies) for client in clients))
-    return started_ns, exchanges
+def _run_here(share: Share, order: Sequence[int]) -> ShareResult:
+    async def run() -> ShareResult:
+        async with Sender(share, iter(order)) as sender:
+            return await sender.run(started_ns=perf_counter_ns())
+
+    return asyncio.run(run())
 
 
-async def _connect(client: httpx.AsyncClient) -> None:
-    """Open the connection before the clock runs; a server that cannot be reached shows in the requests."""
-    with contextlib.suppress(httpx.HTTPError):
-        await client.get("/health")
+def _shares(url: str, bodies: Sequence[bytes], *, at: Level, profile: RequestProfile) -> list[Share]:
+    """Split a point among processes: the workers of a closed loop, the requests of an open one."""
+    rate = rate_per_s(at)
+    workers = concurrency_of(at) or max(_OPENED_BEFOREHAND, profile.client_processes or 1)
+    asked = profile.client_processes or math.ceil((concurrency_of(at) or 1) / WORKERS_PER_PROCESS)
+    processes = max(1, min(asked, workers, len(bodies)))
+    due_s = arrival_times_s(rate, len(bodies), burstiness=profile.burstiness, seed=profile.order_seed) if rate else ()
+    numbered = dict(enumerate(bodies))
+    return [
+        Share(
+            url=url,
+            # Whichever process draws a ticket must have its body; in an open loop each has its own requests.
+            bodies={i: numbered[i] for i in range(number, len(bodies), processes)} if rate else numbered,
+            workers=len(range(number, workers, processes)),
+            timeout_s=profile.request_timeout_s,
+            due_s={i: due_s[i] for i in range(number, len(due_s), processes)},
+        )
+        for number in range(processes)
+    ]
 
 
-async def _work(client: httpx.AsyncClient, waiting: Iterator[_Exchange], bodies: Sequence[bytes]) -> None:
-    for exchange in waiting:
-        await _exchange(client, exchange, body=bodies[exchange.index])
-
-
-async def _exchange(client: httpx.AsyncClient, exchange: _Exchange, *, body: bytes) -> None:
-    """Send one request and stamp every read of its answer."""
-    request = client.build_request("POST", ENDPOINT, content=body)
-    exchange.sent_ns = perf_counter_ns()
-    try:
-        response = await client.send(request, stream=True)
-        exchange.status = response.status_code
-        try:
-            async for data in response.aiter_raw():
-                exchange.reads.append((perf_counter_ns(), data))
-        finally:
-            await response.aclose()
-    except httpx.HTTPError as error:
-        exchange.failure = f"{type(error).__name__}: {error}".rstrip(": ")
-
-
-def _record(exchange: _Exchange, body: bytes, *, started_ns: int) -> RequestRecord:
-    """Turn an exchange into a record."""
-    reads = [Read((at - exchange.sent_ns) / 1e9, data) for at, data in exchange.reads]
-    refused = None if exchange.status in {None, httpx.codes.OK} else _refusal(exchange)
-    seen = timeline([] if refused else reads, failure=refused or exchange.failure)
-    events = seen.token_events
-    return RequestRecord(
-        index=exchange.index,
-        sent_s=(exchange.sent_ns - started_ns) / 1e9,
-        status=exchange.status,
-        error=None if seen.error is None else redacted_text(seen.error.encode("utf-8", "replace").decode()),
-        ttft_s=events[0] if events else None,
-        first_text_s=seen.first_text_s,
-        last_token_s=events[-1] if events else None,
-        closed_s=reads[-1].at_s if reads else None,
-        prompt_tokens=seen.prompt_tokens,
-        output_tokens=seen.output_tokens,
-        token_events=len(events),
-        finish_reason=seen.finish_reason,
-        text_sha256=hashlib.sha256(seen.text.encode()).hexdigest(),
-        body_sha256=hashlib.sha256(body).hexdigest(),
+def _merged(results: Sequence[ShareResult]) -> PointLoad:
+    """Put together what the processes of a point bring back; their stamps are of one clock."""
+    requests = sorted(itertools.chain.from_iterable(result.requests for result in results), key=_index)
+    gaps_s: array.array[float] = array.array("d")
+    for result in results:
+        gaps_s.extend(result.gaps_s)
+    late_s = [request.sent_s - request.due_s for request in requests if request.due_s is not None]
+    client = ClientRecord(
+        processes=len(results),
+        wall_s=max(result.wall_s for result in results),
+        cpu_s=math.fsum(result.cpu_s for result in results),
+        busiest_cpu_share=max(result.cpu_share for result in results),
+        lag_p50_s=max(result.lag_s(0.5) for result in results),
+        lag_p99_s=max(result.lag_s(0.99) for result in results),
+        lag_max_s=max(result.lag_s(1.0) for result in results),
+        late_sends_p99_s=percentile(late_s, 0.99) if late_s else None,
     )
+    return PointLoad(requests=tuple(requests), gaps=chunk_gaps(gaps_s), client=client)
 
 
-def _refusal(exchange: _Exchange) -> str:
-    """Name the HTTP status and what the server said about it."""
-    text = b"".join(data for _, data in exchange.reads).decode("utf-8", errors="replace")
-    message: object = text
-    with contextlib.suppress(ValueError):
-        body = json.loads(text)
-        error = body.get("error", body) if isinstance(body, dict) else body
-        message = error.get("message", error) if isinstance(error, dict) else error
-    return f"HTTP {exchange.status}: {redacted_text(str(message))[:300]}"
+def _index(request: RequestRecord) -> int:
+    return request.index

@@ -9,8 +9,9 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import httptools
 import httpx
 import psutil
 
@@ -19,7 +20,10 @@ from pytest_specgate.core.ports import CpuReading
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-_GPU_QUERY = "name,driver_version,memory.total,power.limit"
+_CLIENT: Final = "specgate client 2"
+"""Changes when the load client measures otherwise: figures of different clients are never compared."""
+
+_GPU_QUERY: Final = "name,driver_version,memory.total,power.limit"
 
 
 class LocalHost:
@@ -55,7 +59,7 @@ class LocalHost:
 
     def client_version(self) -> str:
         """Return the version of the load client."""
-        return f"httpx {httpx.__version__}"
+        return f"{_CLIENT}, httpx {httpx.__version__}, httptools {httptools.__version__}"
 
 
 def _cpu_seconds(pid: int) -> float:

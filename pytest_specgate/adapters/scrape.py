@@ -26,10 +26,14 @@ _SETTLE_PAUSE_S = 0.1
 _NAME = re.compile(r"[{\s]")
 
 
-def parse_page(text: str) -> CounterPage:
+def parse_page(text: str, *, version: str | None = None) -> CounterPage:
     """Return the wanted series of an exposition page.
 
     Only lines of wanted series are parsed, so that a line nobody needs can break nothing.
+
+    Args:
+        text: the page.
+        version: of the server, where it is known.
 
     Raises:
         ScrapeError: the page has no series of vLLM, or a wanted one cannot be read, is twice there, NaN or infinite.
@@ -45,7 +49,7 @@ def parse_page(text: str) -> CounterPage:
     samples = tuple(_sample(sample.name, dict(sample.labels), float(sample.value)) for sample in found)
     if len({(sample.name, frozenset(sample.labels.items())) for sample in samples}) < len(samples):
         raise ScrapeError("/metrics has a series twice, so no total can be formed")
-    return CounterPage(samples=samples)
+    return CounterPage(samples=samples, version=version)
 
 
 def _sample(name: str, labels: dict[str, str], value: float) -> Sample:
@@ -73,13 +77,24 @@ class HttpPages:
 
     def counters(self, server: Server) -> CounterPage:
         """Scrape ``/metrics`` once."""
-        return parse_page(self._get(server, "/metrics").text)
+        return self._page(server, version=self._version(server))
+
+    def _page(self, server: Server, *, version: str | None) -> CounterPage:
+        return parse_page(self._get(server, "/metrics").text, version=version)
+
+    def _version(self, server: Server) -> str | None:
+        """Return the server's version, for messages; a server that does not tell it lacks nothing else."""
+        try:
+            version = self._json(self._get(server, "/version")).get("version")
+        except ScrapeError:
+            return None
+        return version if isinstance(version, str) else None
 
     def settled_counters(self, server: Server, *, before: CounterPage, output_tokens: int) -> CounterPage:
         """Scrape until nothing runs and the tokens since `before` agree with the client's, for a bounded time."""
         deadline = time.monotonic() + self._settle_s
         while True:
-            page = self.counters(server)
+            page = self._page(server, version=before.version)
             if _settled(page, before=before, output_tokens=output_tokens) or time.monotonic() > deadline:
                 return page
             time.sleep(_SETTLE_PAUSE_S)
@@ -128,9 +143,9 @@ def _quoted(response: httpx.Response) -> str:
 
 
 def _settled(page: CounterPage, *, before: CounterPage, output_tokens: int) -> bool:
-    running = page.total(counters.RUNNING) if page.has(counters.RUNNING) else 0
+    busy = sum(page.total(gauge) for gauge in counters.GAUGES if page.has(gauge))
     generated = page.total(counters.GENERATION_TOKENS) - before.total(counters.GENERATION_TOKENS)
-    return running == 0 and generated == output_tokens
+    return busy == 0 and generated == output_tokens
 
 
 if TYPE_CHECKING:

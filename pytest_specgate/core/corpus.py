@@ -14,6 +14,7 @@ from pytest_specgate.core.profile import encode_body, request_body
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pytest_specgate.core.levels import Level
     from pytest_specgate.core.profile import RequestProfile
 
     CountTokens: TypeAlias = Callable[[str], int]
@@ -29,12 +30,12 @@ class PromptSet:
     Attributes:
         source_sha256: hash of the text that the prompts were cut from.
         warmup: bodies of the warm-up requests, in sending order.
-        points: bodies of the measured requests by concurrency, in sending order.
+        points: bodies of the measured requests by load level, in sending order.
     """
 
     source_sha256: str
     warmup: tuple[bytes, ...]
-    points: dict[int, tuple[bytes, ...]]
+    points: dict[Level, tuple[bytes, ...]]
 
 
 def build_prompts(
@@ -54,10 +55,10 @@ def build_prompts(
     """
     paragraphs = [part.strip() for part in source.split("\n\n") if part.strip()]
     generator = np.random.Generator(np.random.PCG64(profile.order_seed))
-    wanted: list[tuple[int | None, int]] = [(None, profile.warmup_requests), *profile.requests.items()]
+    wanted: list[tuple[Level | None, int]] = [(None, profile.warmup_requests), *profile.requests.items()]
     page = 0
     seen: set[str] = set()
-    parts: dict[int | None, tuple[bytes, ...]] = {}
+    parts: dict[Level | None, tuple[bytes, ...]] = {}
     for part, count in wanted:
         bodies = []
         for _ in range(count):

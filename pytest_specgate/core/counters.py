@@ -2,6 +2,26 @@
 
 Names are looked up exactly: one counter's name may be the beginning of another's. Series are summed over engines, and
 ratios are taken of sums, never averaged.
+
+**Tokens per step.** How many output tokens a decode step of a sequence gives is what speculation is for, and it cannot
+be read from the speculation counters alone: `1 + accepted / drafts` speaks only of steps that had a draft, and a
+drafter that proposes nothing in half of the steps (n-gram lookup without a match) makes it overstate the gain. So the
+estimator uses what is counted whether a step drafted or not. Let request i have n_i output tokens. Its first comes from
+the prefill; the other n_i - 1 come from s_i decode steps, each of which is one observation of
+``inter_token_latency_seconds``. Hence, over any set of requests::
+
+    tokens per step = sum(n_i - 1) / sum(s_i)
+                    = (generation_tokens - first tokens) / inter_token_latency_seconds_count
+
+First tokens are the observations of ``time_to_first_token_seconds``: unlike the number of finished requests, they fit
+the interval also when a request runs across one of its ends, or is aborted. A step without a draft gives one token, a
+step with one gives 1 + accepted, but an answer's end cuts off what was accepted beyond it, though it counts as
+accepted. Therefore::
+
+    tokens per step = 1 + drafted share * (acceptance length - 1) - cut / steps
+
+with drafted share = drafts / steps, and cut = steps + accepted - (generation_tokens - first tokens), which must lie
+between 0 and k for each answer that ended.
 """
 
 from __future__ import annotations
@@ -15,17 +35,19 @@ from pydantic import BaseModel, ConfigDict
 from pytest_specgate.core.errors import ScrapeError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 DRAFTS: Final = "vllm:spec_decode_num_drafts_total"
 DRAFT_TOKENS: Final = "vllm:spec_decode_num_draft_tokens_total"
 ACCEPTED_TOKENS: Final = "vllm:spec_decode_num_accepted_tokens_total"
 ACCEPTED_PER_POSITION: Final = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 GENERATION_TOKENS: Final = "vllm:generation_tokens_total"
+GENERATION_TOKENS_CREATED: Final = "vllm:generation_tokens_created"
 PROMPT_TOKENS: Final = "vllm:prompt_tokens_total"
 FINISHED: Final = "vllm:request_success_total"
-STEP_COUNT: Final = "vllm:inter_token_latency_seconds_count"
-STEP_SUM: Final = "vllm:inter_token_latency_seconds_sum"
+FIRST_TOKENS: Final = "vllm:time_to_first_token_seconds_count"
+STEPS: Final = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
+"""Histogram of decode steps, newest name first: while vLLM had both, they counted the same and are never added."""
 PREFIX_QUERIES: Final = "vllm:prefix_cache_queries_total"
 PREFIX_HITS: Final = "vllm:prefix_cache_hits_total"
 PREEMPTIONS: Final = "vllm:num_preemptions_total"
@@ -35,7 +57,8 @@ WAITING: Final = "vllm:num_requests_waiting"
 SPECULATION: Final = frozenset({DRAFTS, DRAFT_TOKENS, ACCEPTED_TOKENS, ACCEPTED_PER_POSITION})
 GAUGES: Final = frozenset({RUNNING, WAITING})
 WANTED: Final = SPECULATION | GAUGES | {
-    GENERATION_TOKENS, PROMPT_TOKENS, FINISHED, STEP_COUNT, STEP_SUM, PREFIX_QUERIES, PREFIX_HITS, PREEMPTIONS,
+    GENERATION_TOKENS, GENERATION_TOKENS_CREATED, PROMPT_TOKENS, FINISHED, FIRST_TOKENS, PREFIX_QUERIES, PREFIX_HITS,
+    PREEMPTIONS, *(f"{name}_{part}" for name in STEPS for part in ("count", "sum")),
 }  # fmt: skip
 
 
@@ -50,11 +73,17 @@ class Sample(BaseModel):
 
 
 class CounterPage(BaseModel):
-    """The wanted series of one scrape of ``/metrics``."""
+    """The wanted series of one scrape of ``/metrics``.
+
+    Attributes:
+        samples: the series, in the order of the page.
+        version: of the server, for messages; `None` when it is not known.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     samples: tuple[Sample, ...]
+    version: str | None = None
 
     def has(self, name: str) -> bool:
         """Whether the page has any series of this exact name."""
@@ -67,8 +96,20 @@ class CounterPage(BaseModel):
             ScrapeError: the page has no series of that name.
         """
         if not self.has(name):
-            raise ScrapeError(f"/metrics has no series {name}: was the server started with --disable-log-stats?")
+            raise self.lacks(name)
         return math.fsum(sample.value for sample in self._named(name, labels))
+
+    def lacks(self, *names: str) -> ScrapeError:
+        """Return the error for a page without any series of some names."""
+        server = f"vLLM {self.version}" if self.version else "this server"
+        return ScrapeError(
+            f"/metrics of {server} has no series {' or '.join(names)}: "
+            f"was it started with --disable-log-stats, or does this version name it otherwise?"
+        )
+
+    def engines(self) -> tuple[str, ...]:
+        """Return the names of the engines that count here, sorted; one for each data-parallel engine."""
+        return tuple(sorted(self.by_label(GENERATION_TOKENS, "engine")))
 
     def by_label(self, name: str, label: str) -> dict[str, float]:
         """Return the totals of a name for each value of one label, summed over all other labels."""
@@ -138,25 +179,43 @@ class SpeculationDelta:
         """Accepted at each position / drafts; empty when nothing was drafted."""
         return tuple(count / self.drafts for count in self.accepted_per_position) if self.drafts else ()
 
-    def broken_identities(self) -> tuple[str, ...]:
-        """Name the identities that the counters break; their numbers are then not to be believed."""
+    def broken_identities(self, *, k: int | None = None) -> tuple[str, ...]:
+        """Name the identities that the counters break; their numbers are then not to be believed.
+
+        Args:
+            k: number of draft positions that there must be, where it is known.
+        """
         positions = self.accepted_per_position
-        k = len(positions)
+        longest = len(positions) if k is None else k
         checks = {
+            f"{len(positions)} draft positions are counted, not {k}": k in {None, len(positions)},
             f"accepted tokens by position sum to {sum(positions)}, not to {self.accepted_tokens}": (
                 sum(positions) == self.accepted_tokens
             ),
             f"accepted tokens rise with the position: {list(positions)}": (
                 list(positions) == sorted(positions, reverse=True)
             ),
+            f"{max(positions, default=0)} accepted at one position in {self.drafts} drafts": (
+                max(positions, default=0) <= self.drafts
+            ),
             f"{self.accepted_tokens} tokens accepted of {self.draft_tokens} drafted": (
                 self.accepted_tokens <= self.draft_tokens
             ),
-            f"{self.draft_tokens} draft tokens in {self.drafts} drafts of at most {k}": (
-                self.draft_tokens <= k * self.drafts
+            f"{self.draft_tokens} draft tokens in {self.drafts} drafts of at most {longest}": (
+                self.draft_tokens <= longest * self.drafts
             ),
         }
         return tuple(problem for problem, holds in checks.items() if not holds)
+
+
+def pool(deltas: Sequence[SpeculationDelta]) -> SpeculationDelta:
+    """Add counts up, before any ratio is taken; all deltas have the same draft positions."""
+    return SpeculationDelta(
+        drafts=sum(delta.drafts for delta in deltas),
+        draft_tokens=sum(delta.draft_tokens for delta in deltas),
+        accepted_tokens=sum(delta.accepted_tokens for delta in deltas),
+        accepted_per_position=tuple(map(sum, zip(*(delta.accepted_per_position for delta in deltas), strict=True))),
+    )
 
 
 def _series(sample: Sample) -> frozenset[tuple[str, str]]:
@@ -174,10 +233,43 @@ class CounterDelta:
         """Return how much a counter rose, summed over engines.
 
         Raises:
-            ScrapeError: a page lacks the counter, or the counter went back.
+            ScrapeError: a page lacks the counter, the counter went back, or the server was restarted in between.
         """
+        self._refuse_restart()
         self._refuse_reset(name)
         return self.after.total(name, **labels) - self.before.total(name, **labels)
+
+    def count(self, name: str, **labels: str) -> int:
+        """Return how much a counter of whole things rose.
+
+        Raises:
+            ScrapeError: as for `total`, or the rise is no whole number.
+        """
+        rise = self.total(name, **labels)
+        if not rise.is_integer():
+            raise ScrapeError(f"/metrics says that {name} rose by {rise}, which is no number of things")
+        return int(rise)
+
+    def refuse_resets(self) -> None:
+        """Check that both pages are of one life of one server, whatever is asked of them.
+
+        Raises:
+            ScrapeError: a counter went back or vanished, or the server was restarted.
+        """
+        self._refuse_restart()
+        for name in sorted(WANTED - GAUGES - {GENERATION_TOKENS_CREATED}):
+            self._refuse_reset(name)
+
+    def _refuse_restart(self) -> None:
+        """Refuse pages of two lives of a server: its counters may have passed the old values already."""
+        if set(self.before.engines()) != set(self.after.engines()):
+            names = [", ".join(page.engines()) or "none" for page in (self.before, self.after)]
+            raise ScrapeError(f"engines changed between two scrapes, from {names[0]} to {names[1]}")
+        lives = [page.by_label(GENERATION_TOKENS_CREATED, "engine") for page in (self.before, self.after)]
+        restarted = [engine for engine, at in lives[0].items() if lives[1].get(engine, at) != at]
+        if restarted:
+            text = f"engine {', '.join(restarted)} began to count anew"
+            raise ScrapeError(f"counter reset: {text} between two scrapes, so no delta can be formed")
 
     def _refuse_reset(self, name: str) -> None:
         """Compare series by series: the rise of one engine would hide the restart of another."""
@@ -196,35 +288,106 @@ class CounterDelta:
         """
         self.after.total(FINISHED)
         reasons = self.after.by_label(FINISHED, "finished_reason")
-        rises = {reason: int(self.total(FINISHED, finished_reason=reason)) for reason in reasons}
+        rises = {reason: self.count(FINISHED, finished_reason=reason) for reason in reasons}
         return {reason: count for reason, count in rises.items() if count}
 
-    def decode_tokens(self) -> float:
+    def first_tokens(self) -> int:
+        """Return how many requests got their first token; an old server that does not tell counts finished ones."""
+        return self.count(FIRST_TOKENS if self.after.has(FIRST_TOKENS) else FINISHED)
+
+    def decode_tokens(self) -> int:
         """Return the output tokens of decode steps: all but the first of each request, which its prefill gives."""
-        return self.total(GENERATION_TOKENS) - self.total(FINISHED)
+        return self.count(GENERATION_TOKENS) - self.first_tokens()
 
-    def decode_steps(self) -> float:
-        """Return the decode steps of sequences: each is one observation of the inter-token latency."""
-        return self.total(STEP_COUNT)
+    def _steps(self) -> str:
+        name = next((name for name in STEPS if self.after.has(f"{name}_count")), None)
+        if name is None:
+            raise self.after.lacks(*STEPS)
+        return name
 
-    def tokens_per_step(self) -> float | None:
-        """Output tokens per decode step of a sequence, drafted or not; `None` when nothing was decoded."""
-        steps = self.decode_steps()
-        return self.decode_tokens() / steps if steps else None
+    def decode_steps(self) -> int:
+        """Return the decode steps of sequences, drafted or not: each is one observation of the inter-token latency."""
+        return self.count(f"{self._steps()}_count")
 
     def decode_seconds(self) -> float:
         """Return the time that decode steps took, summed over sequences, in seconds."""
-        return self.total(STEP_SUM)
+        return self.total(f"{self._steps()}_sum")
+
+    def tokens_per_step(self) -> float | None:
+        """Output tokens per decode step of a sequence, drafted or not; `None` when nothing was decoded.
+
+        The module's docstring derives it.
+        """
+        steps = self.decode_steps()
+        return self.decode_tokens() / steps if steps else None
+
+    def step_time_s(self) -> float | None:
+        """Seconds of a decode step of a sequence; `None` when nothing was decoded."""
+        steps = self.decode_steps()
+        return self.decode_seconds() / steps if steps else None
+
+    def drafted_share(self) -> float | None:
+        """Share of decode steps that verified a draft; `None` without speculation or when nothing was decoded."""
+        speculation, steps = self.speculation(), self.decode_steps()
+        return speculation.drafts / steps if speculation and steps else None
+
+    def cut_tokens(self) -> int | None:
+        """Accepted tokens that an answer's end cut off, and so never given out; `None` without speculation."""
+        speculation = self.speculation()
+        return None if speculation is None else self.decode_steps() + speculation.accepted_tokens - self.decode_tokens()
+
+    def prefix_hit_rate(self) -> float:
+        """Share of the prompt tokens looked up that the prefix cache had; 0 when nothing was looked up."""
+        if not self.after.has(PREFIX_QUERIES) or not (queries := self.count(PREFIX_QUERIES)):
+            return 0.0
+        return self.count(PREFIX_HITS) / queries
 
     def speculation(self) -> SpeculationDelta | None:
         """Return what was drafted and accepted; `None` when the server has no speculation counters."""
         if not self.after.has(DRAFTS):
             return None
         return SpeculationDelta(
-            drafts=int(self.total(DRAFTS)),
-            draft_tokens=int(self.total(DRAFT_TOKENS)),
-            accepted_tokens=int(self.total(ACCEPTED_TOKENS)),
+            drafts=self.count(DRAFTS),
+            draft_tokens=self.count(DRAFT_TOKENS),
+            accepted_tokens=self.count(ACCEPTED_TOKENS),
             accepted_per_position=tuple(
-                int(self.total(ACCEPTED_PER_POSITION, position=position)) for position in self.after.speculation
+                self.count(ACCEPTED_PER_POSITION, position=position) for position in self.after.speculation
             ),
         )
+
+    def broken_identities(self, *, k: int | None = None) -> tuple[str, ...]:
+        """Name what cannot be in these counters, by themselves and against each other; empty when all is well.
+
+        Args:
+            k: draft horizon, where it is known.
+
+        Raises:
+            ScrapeError: a counter is missing or went back.
+        """
+        speculation = self.speculation()
+        found = list(speculation.broken_identities(k=k)) if speculation else []
+        tokens, first = self.count(GENERATION_TOKENS), self.first_tokens()
+        if tokens < first:
+            found.append(f"{tokens} tokens generated by {first} requests that got a first token")
+        if self.counts_steps:
+            found += self._broken_step_identities(speculation, tokens=tokens - first)
+        return tuple(found)
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether the server counts decode steps under a name that is known."""
+        return any(self.after.has(f"{name}_count") for name in STEPS)
+
+    def _broken_step_identities(self, speculation: SpeculationDelta | None, *, tokens: int) -> Iterator[str]:
+        """Check decode steps against what they drafted and gave."""
+        steps = self.decode_steps()
+        drafts, accepted = (speculation.drafts, speculation.accepted_tokens) if speculation else (0, 0)
+        if drafts > steps:
+            yield f"{drafts} drafts verified in {steps} decode steps"
+        # Accepted tokens may have been cut off, but a step gives no more than one token beside them.
+        if tokens > steps + accepted:
+            yield f"{tokens} tokens decoded where {steps} steps with {accepted} accepted tokens give fewer"
+        if speculation and self.after.has(FINISHED):
+            cut, ended = steps + accepted - tokens, sum(self.finished().values())
+            if cut > len(speculation.accepted_per_position) * ended:
+                yield f"{cut} accepted tokens were not given out, more than the ends of {ended} answers can cut off"

@@ -23,6 +23,7 @@ C = TypeVar("C", bound="Callable[..., Any]")
 _CONFIG = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=False)
 _HUGE = 1e9
 _PERCENT = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*%\s*")
+_DURATION = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>ms|s)\s*")
 
 
 def _finite(value: JsonValue) -> JsonValue:
@@ -91,6 +92,23 @@ def fraction_of(name: str, text: object) -> float:
     if isinstance(text, int | float) and not isinstance(text, bool) and 0 <= text < _HUGE:
         raise UsageError(f"{name}={text!r} has no unit: write {name}='{text:g}%' if you mean {text:g} percent")
     raise UsageError(f"{name}={text!r} is not a percentage: write a non-negative number with its unit, as {name}='5%'")
+
+
+def seconds_of(name: str, text: object) -> float:
+    """Read a duration such as ``"200ms"`` or ``"1.5s"`` in seconds.
+
+    Args:
+        name: what the user called it, for the message.
+        text: what the user wrote; anything but a positive number followed by ``ms`` or ``s`` is refused.
+
+    Raises:
+        UsageError: the value has no unit, or is not positive.
+    """
+    match = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    seconds = float(match["number"]) / (1000 if match["unit"] == "ms" else 1) if match else 0.0
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"{name}={text!r} is no duration: write a positive number with its unit, as '200ms' or '1.5s'")
+    return seconds
 
 
 def _clearest(error: ValidationError) -> ErrorDetails:

@@ -7,6 +7,7 @@
     ├── ServerError           an engine did not do what it should
     │   ├── ServerStartError  ... while starting (carries exit code and log tail)
     │   └── ServerDiedError   ... while it was in use
+    ├── LoadError             the load client itself failed
     ├── InvalidError          a measurement that must not be read
     ├── ScrapeError           a metrics or information page could not be read
     └── RecordError           a stored file cannot be read or is of another schema
@@ -53,6 +54,10 @@ class ServerStartError(ServerError):
 
 class ServerDiedError(ServerError):
     """An engine that had been ready left or stopped answering."""
+
+
+class LoadError(SpecgateError):
+    """The load client failed: one of its processes left, or cannot share a clock with the others."""
 
 
 class InvalidError(SpecgateError):

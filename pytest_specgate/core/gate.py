@@ -10,6 +10,7 @@ from pytest_specgate.core import statistics
 from pytest_specgate.core.arms import ArmPair
 from pytest_specgate.core.declared import declaration
 from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.levels import Level, level_id, level_label
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.profile import check_point
 
@@ -41,14 +42,14 @@ class Threshold:
 
     Attributes:
         metric: key in the metric table.
-        at: concurrency.
+        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``.
         kind: ``not_worse`` or ``better``.
         fraction: largest loss still called "not worse", or smallest gain called "better".
         floor: declared noise floor; `None` when none was declared.
     """
 
     metric: str
-    at: Annotated[int, Field(gt=0)]
+    at: Level
     kind: Literal["not_worse", "better"]
     fraction: Annotated[float, Field(ge=0)]
     floor: NoiseFloor | None = None
@@ -56,12 +57,15 @@ class Threshold:
     @field_validator("metric")
     @classmethod
     def _known(cls, name: str) -> str:
-        return metric(name).name
+        row = metric(name)
+        if not row.gated:
+            raise ValueError(f"{name} has no better direction: it is shown, and cannot be gated")
+        return row.name
 
     @property
     def id(self) -> str:
         """Name within the gate: ``c32-output_throughput-not_worse``."""
-        return f"c{self.at}-{self.metric}-{self.kind}"
+        return f"{level_id(self.at)}-{self.metric}-{self.kind}"
 
     @property
     def delta(self) -> float:
@@ -85,7 +89,7 @@ class Threshold:
     def claim(self) -> str:
         """What is to be shown, in words."""
         words = "not worse by more than" if self.kind == "not_worse" else "better by at least"
-        return f"{metric(self.metric).label} at c={self.at} {words} {100 * self.fraction:g} %"
+        return f"{metric(self.metric).label} at {level_label(self.at)} {words} {100 * self.fraction:g} %"
 
 
 @declaration
@@ -125,11 +129,18 @@ class Gate:
         count = self.pair.profile.requests[threshold.at]
         if count < row.minimum_requests:
             raise UsageError(
-                f"{row.name} at c={threshold.at} needs {row.minimum_requests} requests, the profile has {count}: "
-                f"raise requests[{threshold.at}]"
+                f"{row.name} at {level_label(threshold.at)} needs {row.minimum_requests} requests, "
+                f"the profile has {count}: raise requests[{threshold.at!r}]"
             )
-        if row.source == "server counters" and not all(arm.speculates for arm in self.pair.arms):
+        if row.needs_speculation and not all(arm.speculates for arm in self.pair.arms):
             raise UsageError(f"{row.name} compares two speculative arms, and one arm of {self.pair.title} is none")
+        if row.per_chunk and len({arm.draft_horizon for arm in self.pair.arms}) > 1:
+            raise UsageError(
+                f"{row.name} is a time per chunk, and a chunk holds several tokens under speculation, so it cannot be "
+                f"gated for {self.pair.title}: use {row.name.replace('inter_chunk', 'tpot')}"
+            )
+        if row.name == "goodput" and not self.pair.profile.goodput_limits:
+            raise UsageError("goodput needs limits: give the profile goodput_limits={'ttft': '500ms', 'tpot': '50ms'}")
         if threshold.kind == "not_worse" and row.higher_is_better and threshold.fraction >= 1:
             raise UsageError(f"margin of {100 * threshold.fraction:g} % on {row.name} allows it to vanish")
         if threshold.kind == "better" and not row.higher_is_better and threshold.fraction >= 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
+from pytest_specgate.core.levels import level_id
 from pytest_specgate.core.profile import same, sha256_of
 
 if TYPE_CHECKING:
@@ -64,12 +65,20 @@ def observed_fields(points: Sequence[PointRecord]) -> ProfileFields:
     """Return what was sent at each point, and what the server made of it, request by request."""
     fields: ProfileFields = {}
     for point in points:
-        at = f"c{point.concurrency}"
+        at = level_id(point.at)
         fields[f"prompt_set_sha256.{at}"] = sent_hash(point.requests)
         fields[f"observed_prompt_tokens.{at}"] = [request.prompt_tokens for request in point.requests]
         fields[f"observed_output_tokens.{at}"] = [request.output_tokens for request in point.requests]
         fields[f"observed_finish_reasons.{at}"] = [request.finish_reason for request in point.requests]
+        fields[f"arrivals_sha256.{at}"] = _arrivals(point)
+        fields[f"client_processes.{at}"] = point.client.processes
     return fields
+
+
+def _arrivals(point: PointRecord) -> JsonValue:
+    """Return the hash of the schedule of an open loop; `None` in a closed loop, which has none."""
+    due: list[JsonValue] = [request.due_s for request in point.requests]
+    return None if None in due else sha256_of(due)
 
 
 def compare(boots: Sequence[BootRecord]) -> IdentityReport:

@@ -7,7 +7,9 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_specgate.core import identity, statistics, validity
-from pytest_specgate.core.metrics import Measured, bunched_sends, measure, metric
+from pytest_specgate.core.levels import level_label
+from pytest_specgate.core.metrics import Measured, measure, metric
+from pytest_specgate.core.quantities import bunched_sends, latency_rise
 from pytest_specgate.core.records import Failure
 from pytest_specgate.core.verdict import Outcome, Verdict, change_words
 
@@ -16,11 +18,18 @@ if TYPE_CHECKING:
 
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.gate import Gate, Threshold
+    from pytest_specgate.core.levels import Level
     from pytest_specgate.core.records import BootRecord, WindowRecord
     from pytest_specgate.core.statistics import Look
 
 OPEN: Final = "open"
 """Reason code of a threshold that the next look may decide."""
+
+LEAST_IN_FLIGHT: Final = 0.75
+"""Achieved / declared concurrency below which a verdict says so."""
+
+MOST_RISE: Final = 1.5
+"""Rise of latency within an open loop above which a verdict says so."""
 
 _MARK: Final = {"not_worse": "margin", "better": "asked for"}
 _WHY: Final = {
@@ -33,13 +42,24 @@ _WHY: Final = {
 
 @dataclasses.dataclass(slots=True)
 class _Side:
-    """One arm of a threshold: its values and how bunched its sends were, round by round."""
+    """One arm of a threshold, round by round.
+
+    Attributes:
+        values: of the metric.
+        samples: of how many requests (gaps, steps, drafts) each was taken.
+        in_flight: share of the declared concurrency that was achieved.
+        bunching: share of sends that came in bunches.
+        rises: of latency over the course of an open loop.
+    """
 
     values: list[float] = dataclasses.field(default_factory=list)
+    samples: list[int] = dataclasses.field(default_factory=list)
+    in_flight: list[float] = dataclasses.field(default_factory=list)
     bunching: list[float] = dataclasses.field(default_factory=list)
+    rises: list[float] = dataclasses.field(default_factory=list)
 
     def first(self, count: int) -> _Side:
-        return _Side(self.values[:count], self.bunching[:count])
+        return _Side(*(getattr(self, field.name)[:count] for field in dataclasses.fields(self)))
 
     def bunched(self) -> float | None:
         return math.fsum(self.bunching) / len(self.bunching) if self.bunching else None
@@ -106,21 +126,30 @@ def pair_problem(pair: ArmPair, record: WindowRecord) -> Failure | None:
     return None
 
 
-def first_point_problem(pair: ArmPair, record: WindowRecord, *, at: int | None = None) -> Failure | None:
+def first_point_problem(pair: ArmPair, record: WindowRecord, *, at: Level | None = None) -> Failure | None:
     """Return the first reason why a point of a pair cannot be judged, gated or not; `None` if all can.
 
     Args:
         pair: the arms.
         record: the measurements.
-        at: the concurrency to look at; `None` for all.
+        at: the load level to look at; `None` for all.
     """
-    for both in record.rounds_of(pair):
-        for arm, boot in zip(pair.arms, both, strict=True):
-            for point in boot.points:
-                problem = validity.point_problem(arm, point, record.profile)
-                if problem is not None and at in {None, point.concurrency}:
-                    return problem
-    return None
+    points = record.profile.points if at is None else (at,)
+    found = (_problem_at(pair, both, record, at=level) for both in record.rounds_of(pair) for level in points)
+    return next((problem for problem in found if problem is not None), None)
+
+
+def _problem_at(
+    pair: ArmPair, both: tuple[BootRecord, BootRecord], record: WindowRecord, *, at: Level, per_chunk: bool = False
+) -> Failure | None:
+    """Return why the point of one round cannot be judged: by itself in one arm, or across the two."""
+    reference, candidate = (boot.point(at) for boot in both)
+    assert reference is not None, "boot_problem() refuses boots without the point"
+    assert candidate is not None, "likewise"
+    for arm, point in zip(pair.arms, (reference, candidate), strict=True):
+        if (problem := validity.point_problem(arm, point, record.profile)) is not None:
+            return problem
+    return validity.across_arms(pair, (reference, candidate), record.profile, per_chunk=per_chunk)
 
 
 def _fields(report: identity.IdentityReport) -> str:
@@ -137,13 +166,14 @@ def _judge_one(gate: Gate, threshold: Threshold, record: WindowRecord, *, final:
     A window that stopped between two looks keeps the verdict of the last one.
     """
     rounds = _Rounds()
-    for reference, candidate in record.rounds_of(gate.pair):
-        for arm, boot, side in zip(
-            gate.pair.arms, (reference, candidate), (rounds.reference, rounds.candidate), strict=True
-        ):
-            problem = _take(side, arm, boot, threshold=threshold, record=record)
-            if problem is not None:
-                return _invalid(gate, threshold, problem)
+    per_chunk = metric(threshold.metric).per_chunk
+    for both in record.rounds_of(gate.pair):
+        problem = _problem_at(gate.pair, both, record, at=threshold.at, per_chunk=per_chunk)
+        for arm, boot, side in zip(gate.pair.arms, both, (rounds.reference, rounds.candidate), strict=True):
+            problem = problem or _take(side, arm, boot, threshold=threshold, record=record)
+        if problem is not None:
+            return _invalid(gate, threshold, problem)
+        reference, candidate = both
         rounds.candidate_first.append(candidate.position < reference.position)
     looks = [rounds_seen for rounds_seen in gate.plan(threshold).looks if rounds_seen <= len(rounds.candidate_first)]
     return _from_look(gate, threshold, rounds.first(looks[-1]) if final and looks else rounds)
@@ -153,13 +183,16 @@ def _take(side: _Side, arm: Arm, boot: BootRecord, *, threshold: Threshold, reco
     """Add the value of one boot to its side, or return why there is none."""
     point = boot.point(threshold.at)
     assert point is not None, "boot_problem() refuses boots without the point"
-    problem = validity.point_problem(arm, point, record.profile)
-    if problem is not None:
-        return problem
-    measured = measure(threshold.metric, point)
+    measured = measure(threshold.metric, point, record.profile)
     if measured.value is None or measured.value <= 0:
         return _missing(threshold, arm_name=arm.name, measured=measured)
     side.values.append(measured.value)
+    side.samples.append(measured.n)
+    in_flight = measure("achieved_concurrency", point, record.profile).value
+    if in_flight is not None and point.concurrency is not None:
+        side.in_flight.append(in_flight / point.concurrency)
+    if (rise := latency_rise(point)) is not None:
+        side.rises.append(rise)
     if (share := bunched_sends(point)) is not None:
         side.bunching.append(share)
     return None
@@ -167,7 +200,9 @@ def _take(side: _Side, arm: Arm, boot: BootRecord, *, threshold: Threshold, reco
 
 def _missing(threshold: Threshold, *, arm_name: str, measured: Measured) -> Failure:
     why = measured.missing or f"its value is {measured.value}"
-    return Failure(reason="missing-metric", message=f"arm {arm_name} at c={threshold.at}: no {threshold.metric}: {why}")
+    return Failure(
+        reason="missing-metric", message=f"arm {arm_name} at {level_label(threshold.at)}: no {threshold.metric}: {why}"
+    )
 
 
 def _from_look(gate: Gate, threshold: Threshold, rounds: _Rounds) -> Verdict:
@@ -198,6 +233,7 @@ def _from_look(gate: Gate, threshold: Threshold, rounds: _Rounds) -> Verdict:
         f_ratio=look.f_ratio,
         looks=len(plan.looks),
         order_effect=look.order_effect,
+        samples=min(rounds.reference.samples + rounds.candidate.samples),
         flags=tuple(_flags(threshold, change=change, look=look, rounds=rounds)),
     )
 
@@ -253,7 +289,7 @@ def _summary(
     changed = change_words(change, metric_name=row.name)
     limit = f"{_MARK[threshold.kind]} {100 * threshold.limit:+.3g} %"
     why = _WHY.get((look.decision, threshold.kind), look.reason)
-    return f"{outcome}: {row.label} at c={threshold.at} {changed}{span}, {limit}: {why}"
+    return f"{outcome}: {row.label} at {level_label(threshold.at)} {changed}{span}, {limit}: {why}"
 
 
 def _noise_words(threshold: Threshold, look: Look) -> str:
@@ -275,6 +311,18 @@ def _flags(threshold: Threshold, *, change: float, look: Look, rounds: _Rounds) 
     gain = change if metric(threshold.metric).higher_is_better else 1 / (1 + change) - 1
     if threshold.kind == "not_worse" and gain > 0.10:
         yield "more than 10 % better on a claim of 'not worse': check that both arms did the same work"
+    least = min(rounds.reference.in_flight + rounds.candidate.in_flight, default=1.0)
+    if least < LEAST_IN_FLIGHT:
+        yield (
+            f"only {100 * least:.0f} % of the declared concurrency was in flight on average: the last answers of a "
+            f"point run alone, and more requests make that part small"
+        )
+    rise = max(rounds.reference.rises + rounds.candidate.rises, default=1.0)
+    if rise > MOST_RISE:
+        yield (
+            f"requests of the second half took {rise:.1f} times as long as those of the first: a server did not keep "
+            f"up with {threshold.at}, so latencies tell how long the point lasted"
+        )
     reference, candidate = rounds.reference.bunched(), rounds.candidate.bunched()
     if threshold.metric.startswith("ttft") and reference is not None and candidate is not None:
         yield (

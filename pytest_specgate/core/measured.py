@@ -13,6 +13,7 @@ from pytest_specgate.core.profile import check_point
 
 if TYPE_CHECKING:
     from pytest_specgate.core.arms import Arm
+    from pytest_specgate.core.levels import Level
     from pytest_specgate.core.records import BootRecord, WindowRecord
 
 
@@ -28,8 +29,8 @@ class MeasuredWindow:
     record: WindowRecord
     path: str
 
-    def values(self, metric: str, *, arm: str, at: int) -> tuple[Measured, ...]:
-        """Return a metric of one arm at one concurrency, round by round; times are in seconds.
+    def values(self, metric: str, *, arm: str, at: Level) -> tuple[Measured, ...]:
+        """Return a metric of one arm at one load level, round by round; times are in seconds.
 
         A point that cannot be judged has no value, but the reason why.
 
@@ -43,7 +44,7 @@ class MeasuredWindow:
         known_metric(metric)
         return tuple(self._value(metric, arms[arm], boot, at=at) for boot in self.record.boots_of(arm))
 
-    def _value(self, metric: str, arm: Arm, boot: BootRecord, *, at: int) -> Measured:
+    def _value(self, metric: str, arm: Arm, boot: BootRecord, *, at: Level) -> Measured:
         problem = validity.boot_problem(arm, boot, self.record.profile)
         point = boot.point(at)
         if problem is None and point is not None:
@@ -51,4 +52,4 @@ class MeasuredWindow:
         if problem is not None:
             return Measured(None, problem.message)
         assert point is not None, "boot_problem() refuses boots without the point"
-        return measure(metric, point)
+        return measure(metric, point, self.record.profile)

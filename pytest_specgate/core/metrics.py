@@ -1,33 +1,43 @@
 """The metric table: every figure that can be shown or gated, declared once.
 
-A value that could not be measured is `None` with a reason, never 0.
+A value that could not be measured is `None` with a reason, never 0. Everything that names, checks, shows or stores
+metrics iterates over `METRICS`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
+import functools
 import math
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-import numpy as np
-
-from pytest_specgate.core.errors import ScrapeError, UsageError, nearest
+from pytest_specgate.core import estimators
+from pytest_specgate.core.errors import UsageError, nearest
+from pytest_specgate.core.estimators import needed
+from pytest_specgate.core.quantities import NotMeasuredError, decode_rate, e2e, first_text, tpot, ttft
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
-    from pytest_specgate.core.records import PointRecord, RequestRecord
+    from pytest_specgate.core.profile import RequestProfile
+    from pytest_specgate.core.records import PointRecord
 
-DEFINITION_VERSION: Final = 1
+DEFINITION_VERSION: Final = 2
 """Raised when a formula changes: figures of different definitions are never compared."""
 
-Unit: TypeAlias = Literal["s", "tokens/s", "requests/s", "tokens", "share"]
-Direction: TypeAlias = Literal["higher", "lower"]
+Unit: TypeAlias = Literal["s", "tokens/s", "requests/s", "tokens/s/GPU", "tokens", "requests", "share"]
+Direction: TypeAlias = Literal["higher", "lower", "neither"]
+Counted: TypeAlias = Literal["requests", "gaps", "decode steps", "drafts", "draft tokens"]
 
-
-class NotMeasuredError(Exception):
-    """A metric has no value at a point; the text says why. Raised and caught inside the core."""
+_SUFFIX: Final[dict[Unit, str]] = {
+    "s": "_s",
+    "tokens/s": "_tokens_per_s",
+    "tokens/s/GPU": "_tokens_per_s",
+    "requests/s": "_per_s",
+    "tokens": "_tokens",
+    "requests": "_requests",
+    "share": "",
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,21 +48,32 @@ class Metric:
         name: key in gate files, without unit.
         label: in tables.
         unit: of the value.
-        better: which direction is better.
+        better: which direction is better; a metric without one is shown, and never gated.
+        estimator: the statistic: a percentile (numpy-linear), a mean, or a ratio of sums.
         formula: in words.
+        weighting: what counts once.
         source: who measured it.
-        value: computes it from a point.
-        quantile: for a percentile over requests, its share; `None` for anything else.
+        counted: what the value is taken of, and `minimum_n` counts.
+        minimum_n: least number of these for a value: N * min(q, 1 - q) >= 5 for a percentile, else 1.
+        compute: the value at a point, and its n.
+        needs_speculation: whether it exists in speculative arms only.
+        per_chunk: whether it is of chunks, which hold several tokens under speculation: never gated across arms whose
+            tokens per chunk differ.
     """
 
     name: str
     label: str
     unit: Unit
     better: Direction
+    estimator: str
     formula: str
+    weighting: str
     source: Literal["client", "server counters"]
-    value: Callable[[PointRecord], float]
-    quantile: float | None = None
+    compute: estimators.Estimator
+    counted: Counted = "requests"
+    minimum_n: int = 1
+    needs_speculation: bool = False
+    per_chunk: bool = False
 
     @property
     def higher_is_better(self) -> bool:
@@ -60,219 +81,183 @@ class Metric:
         return self.better == "higher"
 
     @property
+    def gated(self) -> bool:
+        """Whether a threshold may name it."""
+        return self.better != "neither"
+
+    @property
     def minimum_requests(self) -> int:
-        """Requests below which the metric is not supported: N * min(q, 1 - q) >= 5 for a percentile."""
-        return 1 if self.quantile is None else _needed(self.quantile)
+        """Requests of a point below which the metric is never supported."""
+        return self.minimum_n if self.counted == "requests" else 1
 
     @property
     def stored_key(self) -> str:
         """Key in stored files: the name with its unit."""
-        suffix = {"s": "_s", "tokens/s": "_tokens_per_s", "requests/s": "_per_s", "tokens": "_tokens", "share": ""}
-        return self.name + suffix[self.unit]
+        return self.name + _SUFFIX[self.unit]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measured:
-    """A metric's value at one point of one boot, or why there is none."""
+    """A metric's value at one point of one boot, or why there is none.
+
+    Attributes:
+        value: in the metric's unit; `None` when it was not measured.
+        missing: why it was not.
+        n: of how many requests (gaps, steps, drafts) it was taken.
+    """
 
     value: float | None
     missing: str | None = None
+    n: int = 0
 
 
-def _needed(q: float) -> int:
-    return math.ceil(round(5 / min(q, 1 - q), 6))
+_OVER_REQUESTS: Final[tuple[tuple[str, str, estimators.Quantity, Unit, Direction, str], ...]] = (
+    ("ttft", "TTFT", ttft, "s", "lower", "request sent to first token event"),
+    ("first_text", "first text", first_text, "s", "lower", "request sent to first visible text"),
+    ("tpot", "TPOT", tpot, "s", "lower", "(last - first token event) / (output tokens - 1)"),
+    ("e2e", "E2E latency", e2e, "s", "lower", "request sent to last token event"),
+    ("decode_rate", "decode rate", decode_rate, "tokens/s", "higher", "1 / TPOT"),
+)
+_TAILS: Final[dict[Direction, tuple[float, ...]]] = {"lower": (0.5, 0.9, 0.95, 0.99), "higher": (0.5, 0.1, 0.05, 0.01)}
+"""Percentiles look at the bad end: the upper one of a time, the lower one of a rate."""
+
+_of_client = functools.partial(Metric, source="client")
+_ratio = functools.partial(Metric, estimator="ratio of sums")
 
 
-def ttft(request: RequestRecord) -> float:
-    """Request sent to first token event, in seconds; NaN when there was none."""
-    return _known(request.ttft_s)
+def _over_requests() -> Iterator[Metric]:
+    """Percentiles of every quantity of a request; means of times, but not of rates, which a mean would flatter."""
+    for name, label, quantity, unit, better, formula in _OVER_REQUESTS:
+        rows = {_percentile_name(q): (estimators.percentile(quantity, q), needed(q)) for q in _TAILS[better]}
+        if better == "lower":
+            rows["mean"] = (estimators.mean(quantity), 1)
+        for estimator, (compute, minimum) in rows.items():
+            yield _of_client(
+                name=f"{name}_{estimator}",
+                label=f"{label} {estimator}",
+                unit=unit,
+                better=better,
+                estimator=estimator,
+                formula=formula,
+                weighting="each request once",
+                compute=compute,
+                minimum_n=minimum,
+            )
 
 
-def tpot(request: RequestRecord) -> float | None:
-    """(Last - first token event) / (output tokens - 1), in seconds.
-
-    `None` for an answer of one token, which has no such time; NaN when a part of it is missing.
-    """
-    if request.output_tokens == 1:
-        return None
-    if not request.output_tokens:
-        return math.nan
-    return (_known(request.last_token_s) - _known(request.ttft_s)) / (request.output_tokens - 1)
+def _percentile_name(q: float) -> str:
+    return f"p{100 * q:g}"
 
 
-def decode_rate(request: RequestRecord) -> float | None:
-    """1 / TPOT, in tokens per second: the speed a user feels; infinite, hence refused, for a TPOT of 0."""
-    seconds = tpot(request)
-    if seconds is None:
-        return None
-    return 1 / seconds if seconds else math.inf
+def _throughputs() -> Iterator[Metric]:
+    rows: tuple[tuple[str, str, Unit, str, estimators.Estimator], ...] = (
+        ("output_throughput", "output throughput", "tokens/s", "output tokens", estimators.output_throughput),
+        (
+            "output_throughput_per_gpu", "output throughput per GPU", "tokens/s/GPU", "output tokens / GPUs",
+            estimators.throughput_per_gpu,
+        ),
+        ("request_throughput", "request throughput", "requests/s", "requests", estimators.request_throughput),
+        ("goodput", "goodput", "requests/s", "requests within every limit of the profile", estimators.goodput),
+    )  # fmt: skip
+    for name, label, unit, what, compute in rows:
+        yield _ratio(
+            name=name,
+            label=label,
+            unit=unit,
+            better="higher",
+            formula=f"{what} / (first send to last token event of the point)",
+            weighting="each output token once" if unit.startswith("tokens") else "each request once",
+            source="client",
+            compute=compute,
+        )
 
 
-def e2e(request: RequestRecord) -> float:
-    """Request sent to last token event, in seconds; NaN when there was none."""
-    return _known(request.last_token_s)
+def _of_chunks() -> Iterator[Metric]:
+    rows = {_percentile_name(q): (estimators.gap_percentile(q), needed(q)) for q in _TAILS["lower"]}
+    for estimator, (compute, minimum) in {**rows, "mean": (estimators.gap_mean, 1)}.items():
+        yield _of_client(
+            name=f"inter_chunk_{estimator}",
+            label=f"inter-chunk latency {estimator}",
+            unit="s",
+            better="lower",
+            estimator=estimator,
+            formula="gap between successive token events of an answer",
+            weighting="each gap once, over all answers",
+            compute=compute,
+            counted="gaps",
+            minimum_n=minimum,
+            per_chunk=True,
+        )
 
 
-def _known(value: float | None) -> float:
-    """Return a time that every complete answer has; a missing one must be seen, not left out."""
-    return math.nan if value is None else value
-
-
-BUNCH_S: Final = 0.010
-"""Sends closer together than this reach the scheduler as one batch."""
-
-
-def bunched_sends(point: PointRecord) -> float | None:
-    """Return the share of sends, after the first wave, that come within `BUNCH_S` of another one.
-
-    In a closed loop with equal output lengths an arm that advances in lockstep ends, and so sends, in bunches, which
-    are then prefilled as one batch; an arm that speculates sends one by one. Their TTFT compares these rhythms as much
-    as it compares prefill. `None` for a single worker, or when there is no second wave.
-    """
-    sends = sorted(request.sent_s for request in point.requests)[point.concurrency :]
-    if point.concurrency < 2 or len(sends) < 2:
-        return None
-    gaps = [later - earlier for earlier, later in itertools.pairwise(sends)]
-    near = [min(before, after) < BUNCH_S for before, after in zip([math.inf, *gaps], [*gaps, math.inf], strict=True)]
-    return sum(near) / len(near)
-
-
-def _percentile(quantity: Callable[[RequestRecord], float | None], q: float) -> Callable[[PointRecord], float]:
-    def compute(point: PointRecord) -> float:
-        found = [(request.index, value) for request in point.completed if (value := quantity(request)) is not None]
-        if len(found) < _needed(q):
-            raise NotMeasuredError(f"{len(found)} requests have a value, p{100 * q:g} needs {_needed(q)}")
-        impossible = next((entry for entry in found if not math.isfinite(entry[1]) or entry[1] <= 0), None)
-        if impossible is not None:
-            raise NotMeasuredError(f"request {impossible[0]} has an impossible value: {impossible[1]:g}")
-        return float(np.quantile([value for _, value in found], q))
-
-    return compute
-
-
-def _span(point: PointRecord) -> float:
-    """First send to last token event of a point, in seconds."""
-    ends = [request.sent_s + e2e(request) for request in point.completed]
-    if not ends:
-        raise NotMeasuredError("no request completed")
-    if not all(map(math.isfinite, ends)):
-        raise NotMeasuredError("a complete answer has no last token event")
-    seconds = max(ends) - min(request.sent_s for request in point.requests)
-    if seconds <= 0:
-        raise NotMeasuredError(f"the point lasted {seconds:g} s")
-    return seconds
-
-
-def _output_throughput(point: PointRecord) -> float:
-    counts = [request.output_tokens for request in point.completed]
-    if any(count is None for count in counts):
-        raise NotMeasuredError("the server sent no usage for some requests, so their tokens are unknown")
-    return sum(count for count in counts if count is not None) / _span(point)
-
-
-def _request_throughput(point: PointRecord) -> float:
-    return len(point.completed) / _span(point)
-
-
-def _from_counters(read: Callable[[PointRecord], float | None]) -> Callable[[PointRecord], float]:
-    def compute(point: PointRecord) -> float:
-        try:
-            value = read(point)
-        except ScrapeError as error:
-            raise NotMeasuredError(str(error)) from error
-        if value is None:
-            raise NotMeasuredError("nothing was drafted or decoded between the two scrapes")
-        return value
-
-    return compute
-
-
-def _acceptance_rate(point: PointRecord) -> float | None:
-    speculation = point.counters.speculation()
-    return speculation.acceptance_rate if speculation else None
-
-
-def _acceptance_length(point: PointRecord) -> float | None:
-    speculation = point.counters.speculation()
-    return speculation.acceptance_length if speculation else None
-
-
-def _percentiles() -> list[Metric]:
-    families: tuple[tuple[str, str, Callable[[RequestRecord], float | None], Unit, Direction, str], ...] = (
-        ("ttft", "TTFT", ttft, "s", "lower", "request sent to first token event"),
-        ("tpot", "TPOT", tpot, "s", "lower", "(last - first token event) / (output tokens - 1), per request"),
-        ("e2e", "E2E latency", e2e, "s", "lower", "request sent to last token event"),
-        ("decode_rate", "decode rate", decode_rate, "tokens/s", "higher", "1 / TPOT, per request"),
-    )
-    return [
-        Metric(
-            name=f"{name}_p{100 * q:g}",
-            label=f"{label} p{100 * q:g}",
+def _of_points() -> Iterator[Metric]:
+    rows: tuple[tuple[str, str, Unit, Direction, str, str, estimators.Estimator], ...] = (
+        (
+            "tpot_pooled", "TPOT pooled", "s", "lower",
+            "sum of (last - first token event) / sum of (output tokens - 1)",
+            "each output token once", estimators.tpot_pooled,
+        ),
+        (
+            "achieved_concurrency", "achieved concurrency", "requests", "neither",
+            "sum of E2E latencies / (first send to last token event of the point): requests in flight on average",
+            "each second once", estimators.achieved_concurrency,
+        ),
+        (
+            "tokens_per_chunk", "tokens per chunk", "tokens", "neither", "output tokens / token events",
+            "each token event once", estimators.tokens_per_chunk,
+        ),
+    )  # fmt: skip
+    for name, label, unit, better, formula, weighting, compute in rows:
+        yield _ratio(
+            name=name,
+            label=label,
             unit=unit,
             better=better,
-            formula=f"{formula}; numpy-linear p{100 * q:g} over the requests of a point",
+            formula=formula,
+            weighting=weighting,
             source="client",
-            value=_percentile(quantity, q),
-            quantile=q,
+            compute=compute,
         )
-        for name, label, quantity, unit, better, formula in families
-        for q in ((0.5, 0.9, 0.95, 0.99) if better == "lower" else (0.5, 0.1, 0.05, 0.01))
-    ]
 
 
-def _table() -> dict[str, Metric]:
-    rows = [
-        Metric(
-            name="output_throughput",
-            label="output throughput",
-            unit="tokens/s",
-            better="higher",
-            formula="output tokens of a point / (first send to last token event)",
-            source="client",
-            value=_output_throughput,
+def _of_counters() -> Iterator[Metric]:
+    rows: tuple[tuple[str, Unit, Direction, Counted, str, estimators.Reading], ...] = (
+        (
+            "acceptance_rate", "share", "higher", "draft tokens",
+            "accepted draft tokens / draft tokens", estimators.acceptance_rate,
         ),
-        Metric(
-            name="request_throughput",
-            label="request throughput",
-            unit="requests/s",
-            better="higher",
-            formula="completed requests of a point / (first send to last token event)",
-            source="client",
-            value=_request_throughput,
+        (
+            "acceptance_length", "tokens", "higher", "drafts",
+            "1 + accepted draft tokens / drafts", estimators.acceptance_length,
         ),
-        *_percentiles(),
-        Metric(
-            name="acceptance_rate",
-            label="acceptance rate",
-            unit="share",
-            better="higher",
-            formula="accepted / draft tokens over the point",
+        (
+            "tokens_per_step", "tokens", "higher", "decode steps",
+            "(generation tokens - first tokens) / decode steps of sequences, drafted or not",
+            estimators.tokens_per_step,
+        ),
+        (
+            "step_time", "s", "lower", "decode steps",
+            "sum of inter-token latencies / their number, as the server counts them", estimators.step_time,
+        ),
+    )  # fmt: skip
+    for name, unit, better, counted, formula, reading in rows:
+        yield _ratio(
+            name=name,
+            label=name.replace("_", " "),
+            unit=unit,
+            better=better,
+            formula=formula,
+            weighting=f"each {counted.removesuffix('s')} once",
             source="server counters",
-            value=_from_counters(_acceptance_rate),
-        ),
-        Metric(
-            name="acceptance_length",
-            label="acceptance length",
-            unit="tokens",
-            better="higher",
-            formula="1 + accepted tokens / drafts over the point",
-            source="server counters",
-            value=_from_counters(_acceptance_length),
-        ),
-        Metric(
-            name="tokens_per_step",
-            label="tokens per step",
-            unit="tokens",
-            better="higher",
-            formula="(generation tokens - requests) / decode steps over the point",
-            source="server counters",
-            value=_from_counters(lambda point: point.counters.tokens_per_step()),
-        ),
-    ]
-    return {row.name: row for row in rows}
+            compute=estimators.of_counters(reading),
+            counted=counted,
+            needs_speculation=name.startswith("acceptance"),
+        )
 
 
-METRICS: Final = _table()
+METRICS: Final = {
+    row.name: row for rows in (_throughputs, _over_requests, _of_points, _of_chunks, _of_counters) for row in rows()
+}
 HEADLINE: Final = ("output_throughput", "ttft_p50", "tpot_p50", "decode_rate_p50", "e2e_p50")
 """The rows every table shows, gated or not."""
 
@@ -288,12 +273,12 @@ def metric(name: str) -> Metric:
     return METRICS[name]
 
 
-def measure(name: str, point: PointRecord) -> Measured:
+def measure(name: str, point: PointRecord, profile: RequestProfile) -> Measured:
     """Compute a metric at a point; a value that cannot be had comes back as a reason."""
     try:
-        value = metric(name).value(point)
+        found = metric(name).compute(point, profile)
     except NotMeasuredError as error:
         return Measured(None, str(error))
-    if not math.isfinite(value):
-        return Measured(None, f"{name} is {value}")
-    return Measured(value)
+    if not math.isfinite(found.value):
+        return Measured(None, f"{name} is {found.value}")
+    return Measured(found.value, n=found.n)

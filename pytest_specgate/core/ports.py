@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
     from pytest_specgate.core.arms import Arm
     from pytest_specgate.core.counters import CounterPage
+    from pytest_specgate.core.levels import Level
     from pytest_specgate.core.profile import RequestProfile
-    from pytest_specgate.core.records import RequestRecord, WindowRecord
+    from pytest_specgate.core.records import PointLoad, WindowRecord
 
 
 class Server(Protocol):
@@ -63,10 +64,15 @@ class Engine(Protocol):
 class LoadDriver(Protocol):
     """Sends requests."""
 
-    def run_point(
-        self, server: Server, bodies: Sequence[bytes], *, concurrency: int, profile: RequestProfile
-    ) -> tuple[RequestRecord, ...]:
-        """Send bodies in order from `concurrency` closed-loop workers; return one record each, failed ones too."""
+    def run_point(self, server: Server, bodies: Sequence[bytes], *, at: Level, profile: RequestProfile) -> PointLoad:
+        """Send bodies in order: from so many closed-loop workers, or as they arrive at a rate.
+
+        Returns:
+            One record each, failed ones too, and how the client itself fared.
+
+        Raises:
+            LoadError: the client failed, whatever the server did.
+        """
 
 
 class ServerPages(Protocol):

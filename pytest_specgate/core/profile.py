@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from pytest_specgate.core.declared import FreeJson, declaration
+from pytest_specgate.core.declared import FreeJson, declaration, seconds_of
 from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.levels import (
+    Level,
+    concurrency_of,
+    level_id,
+    level_label,
+    level_order,
+    normal_level,
+    rate_per_s,
+)
 
 if TYPE_CHECKING:
     from typing import Self
@@ -17,9 +26,12 @@ if TYPE_CHECKING:
 ProfileFields: TypeAlias = dict[str, JsonValue]
 """Flat view of a profile as it was put on one arm: field name to value; `None` means "not set"."""
 
-ENDPOINT = "/v1/completions"
+ENDPOINT: Final = "/v1/completions"
 
-SAMPLING_FIELDS = (
+Limited: TypeAlias = Literal["ttft", "tpot", "e2e"]
+"""What a request can be limited in, to be good."""
+
+SAMPLING_FIELDS: Final = (
     "temperature",
     "top_p",
     "top_k",
@@ -40,7 +52,8 @@ class RequestProfile:
     Attributes:
         input_tokens: exact prompt length, in tokens of the served model.
         output_tokens: output tokens asked of every request.
-        requests: number of requests at each point, by concurrency: ``{1: 10, 8: 32}``.
+        requests: number of requests at each point, by load level: ``{1: 10, 8: 32, "4/s": 200}`` is a closed loop of
+            1 and of 8 workers, and an open loop in which 4 requests arrive a second.
         prompts: name of a corpus that comes with the package.
         warmup_requests: requests sent one after another before the first point of every boot, never measured.
         temperature: softmax temperature; 0 is greedy.
@@ -51,16 +64,22 @@ class RequestProfile:
         frequency_penalty: as in the completions API.
         repetition_penalty: as in vLLM; 1 is off.
         seed: sampling seed sent with every request.
-        order_seed: seed of the draw of prompts from the corpus.
+        order_seed: seed of the draw of prompts from the corpus, and of arrivals in an open loop.
+        burstiness: of arrivals in an open loop, the shape of the gamma distribution of the gaps between them: 1 is a
+            Poisson process, less is more bunched, more is more even.
+        goodput_limits: what a request may take to count as good: ``{"ttft": "500ms", "tpot": "50ms", "e2e": "10s"}``.
+        prefix_cache: ``"cold"``: a server that finds more than 1 % of its prompt tokens in its prefix cache is not
+            judged; ``"warm"``: it may, to the same share in both arms.
         ignore_eos: generate `output_tokens` tokens whatever the model says.
         stop: stop strings.
         extra_body: further JSON fields of every request body.
         request_timeout_s: longest silence of the server that is waited for, in seconds.
+        client_processes: processes that send the load; `None` takes one for every 256 closed-loop workers.
     """
 
     input_tokens: int = Field(gt=0)
     output_tokens: int = Field(gt=1)
-    requests: dict[int, int] = Field(min_length=1)
+    requests: dict[Level, int] = Field(min_length=1)
     prompts: Literal["prose", "code"] = "prose"
     warmup_requests: int = Field(default=4, ge=0)
     temperature: float = Field(default=0.0, ge=0)
@@ -72,20 +91,45 @@ class RequestProfile:
     repetition_penalty: float = Field(default=1.0, gt=0)
     seed: int = 0
     order_seed: int = Field(default=0, ge=0)
+    burstiness: float = Field(default=1.0, gt=0)
+    goodput_limits: dict[Limited, str] = Field(default_factory=dict)
+    prefix_cache: Literal["cold", "warm"] = "cold"
     ignore_eos: bool = True
     stop: tuple[str, ...] = ()
     extra_body: dict[str, FreeJson] = Field(default_factory=dict)
     request_timeout_s: float = Field(default=600.0, gt=0)
+    client_processes: int | None = Field(default=None, ge=1, le=64)
+
+    @field_validator("requests", mode="before")
+    @classmethod
+    def _no_level_twice(cls, requests: object) -> object:
+        seen: set[Level] = set()
+        for at in requests if isinstance(requests, dict) else ():
+            level = at if isinstance(at, str) and at.isdecimal() else normal_level(at)
+            if level in seen:
+                raise ValueError(f"point {level_label(level)} is there twice")
+            seen.add(level)
+        return requests
 
     @field_validator("requests")
     @classmethod
-    def _points(cls, requests: dict[int, int]) -> dict[int, int]:
-        for concurrency, count in requests.items():
-            if concurrency < 1 or count < concurrency:
+    def _points(cls, requests: dict[Level, int]) -> dict[Level, int]:
+        for at, count in requests.items():
+            workers = concurrency_of(at) or 1
+            if count < workers:
                 raise ValueError(
-                    f"point c={concurrency} has {count} requests; each of its {concurrency} workers needs at least one"
+                    f"point {level_label(at)} has {count} requests; each of its {workers} workers needs at least one"
                 )
-        return dict(sorted(requests.items()))
+            if isinstance(at, str) and count < 2:
+                raise ValueError(f"point {at} has {count} requests; a rate of arrival needs 2 or more")
+        return {at: requests[at] for at in sorted(requests, key=level_order)}
+
+    @field_validator("goodput_limits")
+    @classmethod
+    def _durations(cls, limits: dict[Limited, str]) -> dict[Limited, str]:
+        for name, text in limits.items():
+            seconds_of(f"goodput_limits[{name!r}]", text)
+        return limits
 
     @model_validator(mode="after")
     def _no_shadowing(self) -> Self:
@@ -95,9 +139,14 @@ class RequestProfile:
         return self
 
     @property
-    def points(self) -> tuple[int, ...]:
-        """Concurrencies in rising order."""
+    def points(self) -> tuple[Level, ...]:
+        """Load levels in rising order, concurrencies first."""
         return tuple(self.requests)
+
+    @property
+    def goodput_limits_s(self) -> dict[Limited, float]:
+        """What a request may take to count as good, in seconds."""
+        return {name: seconds_of(name, text) for name, text in self.goodput_limits.items()}
 
     def fingerprint(self) -> str:
         """Return a short name that is equal for equal profiles, whatever the order they were written in."""
@@ -141,34 +190,46 @@ def sha256_of_text(text: str) -> str:
 def declared_fields(profile: RequestProfile) -> ProfileFields:
     """Return the fields of a profile that are known before any server runs."""
     body = request_body(profile, model="", prompt="")
+    rates: list[JsonValue] = [rate for at in profile.points if (rate := rate_per_s(at)) is not None]
+    limits: dict[str, JsonValue] = {str(name): seconds for name, seconds in profile.goodput_limits_s.items()}
     return {
         "api": "completions",
         "endpoint": ENDPOINT,
         "stream_options": body["stream_options"],
         "prompt_source": profile.prompts,
-        "concurrency_points": list(profile.points),
-        **{f"requests.c{at}": count for at, count in profile.requests.items()},
+        "concurrency_points": [at for at in map(concurrency_of, profile.points) if at is not None],
+        **{f"requests.{level_id(at)}": count for at, count in profile.requests.items()},
         "warmup_requests": profile.warmup_requests,
-        "arrival": "closed loop",
-        "arrival_rate_per_s": None,
-        "arrival_burstiness": None,
+        "arrival": arrival_words(profile),
+        "arrival_rates_per_s": rates or None,
+        "arrival_burstiness": profile.burstiness if rates else None,
         "order_seed": profile.order_seed,
         "input_tokens": profile.input_tokens,
         "output_tokens": profile.output_tokens,
         **{name: body[name] for name in ("min_tokens", "ignore_eos", "n", "logprobs", "stop", *SAMPLING_FIELDS)},
         "extra_body_sha256": sha256_of(profile.extra_body) if profile.extra_body else None,
         "request_timeout_s": profile.request_timeout_s,
+        "client_processes": profile.client_processes,
+        "goodput_limits_s": limits or None,
+        "prefix_cache": profile.prefix_cache,
     }
 
 
-def check_point(profile: RequestProfile, at: int) -> None:
-    """Refuse a concurrency that the profile does not measure.
+def arrival_words(profile: RequestProfile) -> str:
+    """Name how requests arrive: ``closed loop``, ``open loop`` or both."""
+    kinds = {"closed loop" if concurrency_of(at) else "open loop" for at in profile.points}
+    return " and ".join(sorted(kinds))
+
+
+def check_point(profile: RequestProfile, at: Level) -> None:
+    """Refuse a load level that the profile does not measure.
 
     Raises:
         UsageError: the profile has no such point.
     """
     if at not in profile.requests:
-        raise UsageError(f"at={at} is no point of the profile, which measures c={', '.join(map(str, profile.points))}")
+        known = ", ".join(map(level_label, profile.points))
+        raise UsageError(f"at={at!r} is no point of the profile, which measures {known}")
 
 
 def same(left: JsonValue, right: JsonValue) -> bool:

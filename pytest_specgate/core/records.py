@@ -3,6 +3,7 @@
 History of the schema:
 
 1. first version
+2. points by load level (`at`), what the client knows of its own health, gaps between chunks, number of GPUs
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pytest_specgate.core.arms import Arm, ArmPair
 from pytest_specgate.core.counters import CounterDelta, CounterPage
 from pytest_specgate.core.declared import FreeJson
+from pytest_specgate.core.levels import Level, concurrency_of, level_label
 from pytest_specgate.core.profile import RequestProfile
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 REDACTED: Final = "[redacted]"
 
 _SECRET_NAME = re.compile(
@@ -30,10 +32,10 @@ _SECRET_FORM = re.compile(
 )
 _SECRET_PLACE = re.compile(
     r"""(?ix)
-    ( [\w-]* (?: api[-_]?keys? | [-_]token | \btoken (?==)                    # the name
+    ( (?<![\w-]) [\w-]* (?: api[-_]?keys? | [-_]token | \btoken (?==)        # the name
                | password | passwd | [-_]pass | [-_]pwd | secret (?:[-_]key)? )
       ['"]?+ (?: \s*+[=:]\s*+ | (?<=\w)\s++ (?=\S) ) \[?+ ['"]?+             # what joins the two
-      (?! \[?redacted\] | - | none\b | null\b ) )
+      (?! \[?redacted\] | - | none\b | null\b | (?<!['"]) \d[\d.e+-]*[,}] ) )     # a JSON number is no secret
     ( [^\s'",&\]]+ )                                                         # the value
     """
 )
@@ -50,6 +52,7 @@ class RequestRecord(Stored):
 
     Attributes:
         index: place in the sending order of its point, from 0.
+        due_s: when an open loop meant to send it, after the start of the point; `None` in a closed loop.
         sent_s: when it was sent, after the start of the point.
         status: HTTP status; `None` when no answer came.
         error: why it does not count; `None` for a complete answer.
@@ -66,6 +69,7 @@ class RequestRecord(Stored):
     """
 
     index: int
+    due_s: float | None
     sent_s: float
     status: int | None
     error: str | None
@@ -81,22 +85,99 @@ class RequestRecord(Stored):
     body_sha256: str
 
 
+class ChunkGaps(Stored):
+    """Gaps between successive token events, over all complete answers of a point; each gap counts once.
+
+    Attributes:
+        count: number of gaps.
+        sum_s: their sum.
+        p50_s: median, numpy-linear.
+        p90_s: 90th percentile.
+        p95_s: 95th percentile.
+        p99_s: 99th percentile.
+        max_s: the longest.
+    """
+
+    count: int
+    sum_s: float
+    p50_s: float
+    p90_s: float
+    p95_s: float
+    p99_s: float
+    max_s: float
+
+
+class ClientRecord(Stored):
+    """How the load client itself fared at a point: whether what it measured is the server and not the client.
+
+    Attributes:
+        processes: number of processes that sent the load.
+        wall_s: from the start of the point to the end of its last answer.
+        cpu_s: CPU time of all these processes.
+        busiest_cpu_share: CPU time / wall of the busiest of them: 1 is a process that never rests.
+        lag_p50_s: median lateness of a timer in the event loops: how late a read may have been stamped.
+        lag_p99_s: its 99th percentile, in the worst process.
+        lag_max_s: the worst.
+        late_sends_p99_s: 99th percentile of the delay between the time a request was due and its sending, in an open
+            loop; `None` in a closed loop.
+    """
+
+    processes: int
+    wall_s: float
+    cpu_s: float
+    busiest_cpu_share: float
+    lag_p50_s: float
+    lag_p99_s: float
+    lag_max_s: float
+    late_sends_p99_s: float | None
+
+
+class PointLoad(Stored):
+    """What the load client brings back from a point.
+
+    Attributes:
+        requests: every request, failed ones too, in sending order.
+        gaps: between token events; `None` when there was none.
+        client: its own health.
+    """
+
+    requests: tuple[RequestRecord, ...]
+    gaps: ChunkGaps | None
+    client: ClientRecord
+
+
 class PointRecord(Stored):
     """One load level of one boot.
 
     Attributes:
-        concurrency: number of closed-loop workers.
+        at: load level: number of closed-loop workers, or arrival rate.
         requests: every request, failed ones too, in sending order.
+        gaps: between token events; `None` when there was none.
+        client: health of the load client.
         before: counters before its first request.
         after: counters after its last answer, once they had settled.
+        gpus: GPUs that the server runs on, 0 on a CPU; `None` where it does not tell.
         other_cpu_share: CPU time of processes that are not ours, in CPUs; `None` where it is unknown.
     """
 
-    concurrency: int
+    at: Level
     requests: tuple[RequestRecord, ...]
+    gaps: ChunkGaps | None
+    client: ClientRecord
     before: CounterPage
     after: CounterPage
+    gpus: int | None
     other_cpu_share: float | None
+
+    @property
+    def label(self) -> str:
+        """The load level as people read it."""
+        return level_label(self.at)
+
+    @property
+    def concurrency(self) -> int | None:
+        """Number of closed-loop workers; `None` in an open loop."""
+        return concurrency_of(self.at)
 
     @property
     def completed(self) -> tuple[RequestRecord, ...]:
@@ -157,9 +238,9 @@ class BootRecord(Stored):
     points: tuple[PointRecord, ...]
     failure: Failure | None = None
 
-    def point(self, concurrency: int) -> PointRecord | None:
-        """Return the point at a concurrency, `None` if it was not measured."""
-        return next((point for point in self.points if point.concurrency == concurrency), None)
+    def point(self, at: Level) -> PointRecord | None:
+        """Return the point at a load level, `None` if it was not measured."""
+        return next((point for point in self.points if point.at == at), None)
 
 
 class PairRecord(Stored):

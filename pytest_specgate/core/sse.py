@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 DONE: Final = "[DONE]"
 
+_ERROR_LENGTH: Final = 4000
+"""Of an endless error this much is kept; whoever shows it redacts it and cuts it shorter."""
+
+_TEXT_KEYS: Final = ("text", "content", "reasoning", "reasoning_content")
+"""Where visible text stands: completions, chat, and what reasoning parsers split off, in both spellings."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Read:
@@ -110,69 +116,108 @@ def events(reads: Iterable[Read]) -> Iterator[Event]:
             yield Event(read.at_s, data)
 
 
-@dataclasses.dataclass(slots=True)
-class _Answer:
-    """What has been seen of an answer so far."""
+class TimelineBuilder:
+    """Builds the timeline of one answer, read by read.
 
-    token_events: list[float] = dataclasses.field(default_factory=list)
-    first_text_s: float | None = None
-    text: list[str] = dataclasses.field(default_factory=list)
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    finish_reason: str | None = None
-    error: str | None = None
-    done: bool = False
+    Bytes that are no event stream end the building: what follows them is not looked at, and the answer has an error.
+    """
 
-    def take(self, event: Event) -> None:
-        if event.data.strip() == DONE:
-            self.done = True
+    def __init__(self) -> None:
+        self._decoder = Decoder()
+        self._token_events: list[float] = []
+        self._first_text_s: float | None = None
+        self._closed_s: float | None = None
+        self._text: list[str] = []
+        self._prompt_tokens: int | None = None
+        self._output_tokens: int | None = None
+        self._finish_reason: str | None = None
+        self._error: str | None = None
+        self._done = False
+        self._unreadable = False
+
+    def feed(self, read: Read) -> None:
+        """Take one read; its time is that of every event that it completes."""
+        self._closed_s = read.at_s
+        if self._unreadable:
             return
         try:
-            body = json.loads(event.data)
+            for data in self._decoder.feed(read.data):
+                self._take(data, at_s=read.at_s)
+        except UnicodeDecodeError as error:
+            self._unreadable = True
+            self._fail(f"the stream is not UTF-8: {error.reason}")
+
+    def finish(self, *, failure: str | None = None) -> Timeline:
+        """Return the timeline.
+
+        Args:
+            failure: what went wrong outside the stream (a lost connection, a time-out), if anything did.
+        """
+        return Timeline(
+            token_events=tuple(self._token_events),
+            first_text_s=self._first_text_s,
+            closed_s=self._closed_s,
+            text=_whole("".join(self._text)),
+            prompt_tokens=self._prompt_tokens,
+            output_tokens=self._output_tokens,
+            finish_reason=self._finish_reason,
+            error=self._error or failure or self._shortcoming(),
+        )
+
+    def _fail(self, error: str) -> None:
+        self._error = self._error or error
+
+    def _take(self, data: str, *, at_s: float) -> None:
+        if data.strip() == DONE:
+            self._done = True
+            return
+        try:
+            body = json.loads(data)
         except (ValueError, RecursionError):
-            self.error = self.error or f"an event is not JSON: {event.data[:80]!r}"
+            self._fail(f"an event is not JSON: {data[:80]!r}")
             return
         if not isinstance(body, dict):
-            self.error = self.error or f"an event is no JSON object: {event.data[:80]!r}"
+            self._fail(f"an event is no JSON object: {data[:80]!r}")
             return
         if body.get("error") or body.get("object") == "error":
-            self.error = self.error or _error_text(body.get("error") or body)
+            self._fail(_error_text(body.get("error") or body))
         self._take_usage(body.get("usage"))
         choices = body.get("choices") or []
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
-            self.error = self.error or f"an event has choices of another form: {event.data[:80]!r}"
+            self._fail(f"an event has choices of another form: {data[:80]!r}")
             return
         for choice in choices:
-            self._take_choice(choice, at_s=event.at_s)
+            self._take_choice(choice, at_s=at_s)
 
     def _take_usage(self, usage: object) -> None:
         if not isinstance(usage, dict):
             return
-        self.prompt_tokens = _count(usage.get("prompt_tokens")) or self.prompt_tokens
-        self.output_tokens = _count(usage.get("completion_tokens")) or self.output_tokens
+        self._prompt_tokens = _count(usage.get("prompt_tokens")) or self._prompt_tokens
+        self._output_tokens = _count(usage.get("completion_tokens")) or self._output_tokens
 
     def _take_choice(self, choice: dict[str, Any], *, at_s: float) -> None:
         reason = choice.get("finish_reason")
-        self.finish_reason = reason if isinstance(reason, str) and reason else self.finish_reason
+        self._finish_reason = _whole(reason) if isinstance(reason, str) and reason else self._finish_reason
         delta = choice.get("delta")
         payload = delta if isinstance(delta, dict) else choice
-        texts = [payload[key] for key in ("text", "content", "reasoning", "reasoning_content") if payload.get(key)]
+        texts = [payload[key] for key in _TEXT_KEYS if payload.get(key)]
         if not all(isinstance(text, str) for text in texts):
-            self.error = self.error or f"an event has text of another form: {texts!r:.80}"
+            self._fail(f"an event has text of another form: {texts!r:.80}")
             return
         if not texts and "role" in payload and not payload.get("tool_calls"):
             return
-        self.token_events.append(at_s)
-        if texts and self.first_text_s is None:
-            self.first_text_s = at_s
-        self.text += texts
+        self._token_events.append(at_s)
+        if texts and self._first_text_s is None:
+            self._first_text_s = at_s
+        self._text += texts
 
-    def failure(self) -> str | None:
-        if not self.token_events and self.done:
+    def _shortcoming(self) -> str | None:
+        count = len(self._token_events)
+        if not count and self._done:
             return "the stream ended without a token event"
-        if self.done or (self.token_events and self.finish_reason and self.output_tokens is not None):
+        if self._done or (count and self._finish_reason and self._output_tokens is not None):
             return None
-        return f"truncated: the stream ended after {len(self.token_events)} token events without an end mark"
+        return f"truncated: the stream ended after {count} token events without an end mark"
 
 
 def timeline(reads: Iterable[Read], *, failure: str | None = None) -> Timeline:
@@ -182,23 +227,10 @@ def timeline(reads: Iterable[Read], *, failure: str | None = None) -> Timeline:
         reads: what arrived, in order.
         failure: what went wrong outside the stream (a lost connection, a time-out), if anything did.
     """
-    answer = _Answer()
-    kept = list(reads)
-    try:
-        for event in events(kept):
-            answer.take(event)
-    except UnicodeDecodeError as error:
-        answer.error = answer.error or f"the stream is not UTF-8: {error.reason}"
-    return Timeline(
-        token_events=tuple(answer.token_events),
-        first_text_s=answer.first_text_s,
-        closed_s=kept[-1].at_s if kept else None,
-        text=_whole("".join(answer.text)),
-        prompt_tokens=answer.prompt_tokens,
-        output_tokens=answer.output_tokens,
-        finish_reason=answer.finish_reason,
-        error=answer.error or failure or answer.failure(),
-    )
+    builder = TimelineBuilder()
+    for read in reads:
+        builder.feed(read)
+    return builder.finish(failure=failure)
 
 
 def _whole(text: str) -> str:
@@ -212,4 +244,4 @@ def _count(value: object) -> int | None:
 
 def _error_text(error: object) -> str:
     message = error.get("message") if isinstance(error, dict) else error
-    return f"the server sent an error event: {message or json.dumps(error)}"
+    return f"the server sent an error event: {str(message or json.dumps(error))[:_ERROR_LENGTH]}"

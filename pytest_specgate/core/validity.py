@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import statistics
+from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core import counters
 from pytest_specgate.core.errors import ScrapeError
+from pytest_specgate.core.levels import level_label
+from pytest_specgate.core.metrics import measure
 from pytest_specgate.core.profile import same
+from pytest_specgate.core.quantities import impossible
 from pytest_specgate.core.records import Failure
 
 if TYPE_CHECKING:
@@ -14,12 +18,27 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from pytest_specgate.core.arms import Arm
+    from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.counters import CounterPage
     from pytest_specgate.core.profile import RequestProfile
     from pytest_specgate.core.records import BootRecord, PointRecord
 
-NOT_AS_DECLARED = "arm-not-as-declared"
+NOT_AS_DECLARED: Final = "arm-not-as-declared"
+
+BUSY_SHARE: Final = 0.9
+"""CPU time / wall above which a process of the client hardly rests: what it stamps is its own queue."""
+
+LAG_S: Final = 0.050
+"""Lateness of the client's event loop (p99) that is always tolerated."""
+
+LAG_SHARE: Final = 0.10
+"""Lateness that is tolerated as a share of the median TTFT, where that is more."""
+
+PREFIX_HIT_SHARE: Final = 0.01
+"""Share of prompt tokens from the prefix cache that is taken for none, and difference taken for no difference."""
+
+CHUNK_SHARE: Final = 0.02
+"""Relative difference in tokens per chunk above which chunks of two arms are different things."""
 
 
 def unproved(arm: Arm, *, speculative_config: JsonValue, page: CounterPage, model: str) -> Failure | None:
@@ -74,7 +93,7 @@ def boot_problem(arm: Arm, boot: BootRecord, profile: RequestProfile) -> Failure
         return boot.failure
     missing = [at for at in profile.points if boot.point(at) is None]
     if missing:
-        points = ", ".join(f"c={at}" for at in missing)
+        points = ", ".join(map(level_label, missing))
         return Failure(reason="not-measured", message=f"arm {arm.name}, round {boot.round}: {points} was not measured")
     return None
 
@@ -88,7 +107,7 @@ def point_problem(arm: Arm, point: PointRecord, profile: RequestProfile) -> Fail
 
 
 def _point_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> Iterator[Failure]:
-    asked = profile.requests[point.concurrency]
+    asked = profile.requests[point.at]
     if point.failed:
         first = point.failed[0]
         text = f"{len(point.failed)} of {asked} requests failed, the first with: {first.error}"
@@ -96,13 +115,19 @@ def _point_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> It
     if len(point.completed) < asked:
         text = f"{len(point.completed)} of {asked} requests completed"
         yield Failure(reason="too-few-requests", message=_at(arm, point, text))
-    yield from _length_problems(arm, point, profile)
+    yield from _request_problems(arm, point, profile)
     yield from _count_problems(arm, point)
     yield from _speculation_problems(arm, point)
+    yield from _prefix_problems(arm, point, profile)
+    yield from _client_problems(arm, point)
 
 
-def _length_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> Iterator[Failure]:
-    """Check what every answer must have: a token count and, where the end token is ignored, the length asked for."""
+def _request_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> Iterator[Failure]:
+    """Check what every answer must have: possible times, a token count and, without end token, the length asked for."""
+    for request in point.completed:
+        if (problem := impossible(request)) is not None:
+            text = f"request {request.index} has impossible values: {problem}"
+            yield Failure(reason="impossible-value", message=_at(arm, point, text))
     uncounted = [request.index for request in point.completed if request.output_tokens is None]
     if uncounted:
         text = f"the server sent no usage for {len(uncounted)} requests, so their tokens are unknown"
@@ -118,26 +143,103 @@ def _count_problems(arm: Arm, point: PointRecord) -> Iterator[Failure]:
     finished = point.counters.finished()
     ended_badly = {reason: count for reason, count in finished.items() if reason in {"abort", "error"}}
     if ended_badly:
-        yield Failure(reason="aborted-requests", message=_at(arm, point, f"the server ended requests by {ended_badly}"))
-    ours = sum(request.output_tokens or 0 for request in point.completed)
-    theirs = int(point.counters.total(counters.GENERATION_TOKENS))
-    if theirs != ours:
-        text = f"the server generated {theirs} tokens, our requests received {ours}"
-        yield Failure(reason="foreign-traffic" if theirs > ours else "counter-mismatch", message=_at(arm, point, text))
+        reasons = ", ".join(f"{count} by {reason}" for reason, count in ended_badly.items())
+        text = f"the server ended requests that the client saw complete: {reasons} (all: {finished})"
+        yield Failure(reason="aborted-requests", message=_at(arm, point, text))
+    prompts = [request.prompt_tokens for request in point.completed]
+    checks: list[tuple[str, int, int]] = [
+        (
+            "generated {} tokens, our requests received {}",
+            point.counters.count(counters.GENERATION_TOKENS),
+            sum(request.output_tokens or 0 for request in point.completed),
+        ),
+        ("finished {} requests, we sent {}", sum(finished.values()), len(point.completed)),
+    ]
+    if all(count is not None for count in prompts) and point.after.has(counters.PROMPT_TOKENS):
+        theirs = point.counters.count(counters.PROMPT_TOKENS)
+        checks.append(("took in {} prompt tokens, our requests had {}", theirs, sum(count or 0 for count in prompts)))
+    for words, theirs, ours in checks:
+        if theirs != ours:
+            reason = "foreign-traffic" if theirs > ours else "counter-mismatch"
+            yield Failure(reason=reason, message=_at(arm, point, f"the server {words.format(theirs, ours)}"))
 
 
 def _speculation_problems(arm: Arm, point: PointRecord) -> Iterator[Failure]:
     speculation = point.counters.speculation()
-    if not arm.speculates or speculation is None:
-        if arm.speculates:
-            yield Failure(reason=NOT_AS_DECLARED, message=_at(arm, point, "the server has no speculation counters"))
-        return
-    if speculation.drafts == 0:
+    if arm.speculates and speculation is None:
+        yield Failure(reason=NOT_AS_DECLARED, message=_at(arm, point, "the server has no speculation counters"))
+    if arm.speculates and speculation is not None and speculation.drafts == 0:
         yield Failure(reason="speculation-inactive", message=_at(arm, point, "speculation did not run: 0 drafts"))
-    broken = speculation.broken_identities()
+    broken = point.counters.broken_identities(k=arm.draft_horizon)
     if broken:
         yield Failure(reason="counter-identity", message=_at(arm, point, f"impossible counters: {'; '.join(broken)}"))
 
 
+def _prefix_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> Iterator[Failure]:
+    hits = point.counters.prefix_hit_rate()
+    if profile.prefix_cache == "cold" and hits > PREFIX_HIT_SHARE:
+        text = (
+            f"{100 * hits:.1f} % of the prompt tokens came from the prefix cache, and the profile declares none: "
+            f"switch it off, or declare prefix_cache='warm'"
+        )
+        yield Failure(reason="prefix-cache", message=_at(arm, point, text))
+
+
+def _client_problems(arm: Arm, point: PointRecord) -> Iterator[Failure]:
+    """Refuse a point that was measured by a saturated client: its figures would be the client's, not the server's."""
+    client = point.client
+    first_tokens = [request.ttft_s for request in point.completed if request.ttft_s is not None]
+    allowed = max(LAG_S, LAG_SHARE * statistics.median(first_tokens)) if first_tokens else LAG_S
+    signs = {
+        f"one of its processes used {100 * client.busiest_cpu_share:.0f} % of a CPU": (
+            client.busiest_cpu_share > BUSY_SHARE
+        ),
+        f"its event loop ran {1000 * client.lag_p99_s:.0f} ms late (p99), and {1000 * allowed:.0f} ms are tolerated": (
+            client.lag_p99_s > allowed
+        ),
+        f"it sent requests {1000 * (client.late_sends_p99_s or 0):.0f} ms after they were due (p99)": (
+            client.late_sends_p99_s is not None and client.late_sends_p99_s > allowed
+        ),
+    }
+    found = [sign for sign, holds in signs.items() if holds]
+    if found:
+        cure = f"set client_processes={2 * client.processes} in the profile, or press less"
+        if client.busiest_cpu_share <= BUSY_SHARE:
+            share = "" if point.other_cpu_share is None else f" ({point.other_cpu_share:.2f} CPUs)"
+            cure = f"free this machine of other work{share}, or {cure}"
+        text = f"the load client was saturated: {'; '.join(found)}: {cure}"
+        yield Failure(reason="client-saturated", message=_at(arm, point, text))
+
+
+def across_arms(
+    pair: ArmPair, both: tuple[PointRecord, PointRecord], profile: RequestProfile, *, per_chunk: bool = False
+) -> Failure | None:
+    """Return why points of two arms of one round cannot be compared though each is valid, `None` if they can.
+
+    Args:
+        pair: the arms.
+        both: reference and candidate.
+        profile: the load.
+        per_chunk: whether the metric is of chunks.
+
+    Raises:
+        ScrapeError: a counter is missing or went back; `point_problem` has found that before.
+    """
+    label = both[0].label
+    hits = [point.counters.prefix_hit_rate() for point in both]
+    if abs(hits[0] - hits[1]) > PREFIX_HIT_SHARE:
+        text = " and ".join(f"{100 * hit:.1f} % in {arm.name}" for hit, arm in zip(hits, pair.arms, strict=True))
+        message = f"at {label} prompt tokens came from the prefix cache to different shares: {text}"
+        return Failure(reason="prefix-cache", message=message)
+    if per_chunk:
+        chunks = [measure("tokens_per_chunk", point, profile).value for point in both]
+        known = [value for value in chunks if value is not None]
+        if len(known) < 2 or max(known) > min(known) * (1 + CHUNK_SHARE):
+            text = " and ".join(f"{value or 0:.3g} in {arm.name}" for value, arm in zip(chunks, pair.arms, strict=True))
+            message = f"at {label} a chunk holds {text} tokens, so gaps between chunks are not per token: use tpot_*"
+            return Failure(reason="chunks-differ", message=message)
+    return None
+
+
 def _at(arm: Arm, point: PointRecord, text: str) -> str:
-    return f"arm {arm.name} at c={point.concurrency}: {text}"
+    return f"arm {arm.name} at {point.label}: {text}"

@@ -7,6 +7,7 @@ import enum
 from pydantic import PrivateAttr
 
 from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.levels import Level
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.records import Stored
 
@@ -38,7 +39,7 @@ class Verdict(Stored):
         threshold: its id within the gate, as ``c32-output_throughput-not_worse``.
         pair: candidate against reference, by name.
         metric: key in the metric table.
-        at: concurrency.
+        at: load level.
         kind: ``not_worse`` or ``better``.
         limit: the raw change at the margin, a fraction: -0.15 for a throughput that may fall by 15 %.
         claim: what was to be shown, in words.
@@ -61,6 +62,7 @@ class Verdict(Stored):
         looks: number of looks K that share the error rates.
         family: number m of thresholds of the gate.
         order_effect: drift per boot, log units, when one was found.
+        samples: of how many requests (gaps, steps, drafts) a boot's figure was taken, at least.
         flags: what a reader should know besides.
     """
 
@@ -68,7 +70,7 @@ class Verdict(Stored):
     threshold: str
     pair: str
     metric: str
-    at: int
+    at: Level
     kind: str
     limit: float
     claim: str
@@ -91,6 +93,7 @@ class Verdict(Stored):
     looks: int = 0
     family: int = 1
     order_effect: float | None = None
+    samples: int | None = None
     flags: tuple[str, ...] = ()
 
     _accepted: frozenset[Outcome] = PrivateAttr(default=frozenset({Outcome.PASS}))

@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING
 
 from pytest_specgate.core.arms import MAXIMUM_ROUNDS
 from pytest_specgate.core.judge import identity_of, pair_problem
-from pytest_specgate.core.metrics import bunched_sends, metric
+from pytest_specgate.core.levels import level_label
+from pytest_specgate.core.metrics import metric
+from pytest_specgate.core.quantities import bunched_sends
 from pytest_specgate.core.statistics import ALPHA_FAIL, ALPHA_PASS, raw_change
 from pytest_specgate.core.verdict import Outcome
 from pytest_specgate.reporting.figures import percent, unit_text, value_text
-from pytest_specgate.reporting.tables import ArmBoots, noise_line, pair_table, speculation_table
+from pytest_specgate.reporting.tables import (
+    ArmBoots,
+    load_table,
+    noise_line,
+    pair_table,
+    point_notes,
+    speculation_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -113,10 +122,14 @@ def window_lines(
         yield identity_of(pair, record).sentence
         verdicts = [verdict for entry in judged if entry.gate.pair == pair for verdict in entry.verdicts]
         yield pair_table(pair, record, verdicts)
+        yield from point_notes(pair, record)
     readable = _readable_boots(pairs, record)
     speculation = speculation_table(readable, record)
     if speculation:
         yield from ("", "speculation, from counter deltas of each point, all rounds pooled", speculation)
+    load = load_table(readable, record)
+    if load:
+        yield from ("", "load and client, mean over boots", load)
     yield ""
     yield from _window_foot(record, readable, record_path=record_path)
 
@@ -143,7 +156,7 @@ def _window_head(record: WindowRecord) -> Iterator[str]:
     yield f"boots: {len(record.boots)} in {_counted(len(rounds), 'round')} ({order}){state}"
     yield (
         f"load: {profile.prompts} prompts of {profile.input_tokens} tokens, {profile.output_tokens} output tokens, "
-        f"{', '.join(f'{count} requests at c={at}' for at, count in profile.requests.items())}"
+        f"{', '.join(f'{count} requests at {level_label(at)}' for at, count in profile.requests.items())}"
     )
     engines: dict[str, list[str]] = {}
     for arm, facts in record.engine.items():
@@ -185,7 +198,7 @@ def _rhythm(record: WindowRecord, readable: Sequence[ArmBoots]) -> Iterator[str]
         }
         known = [f"{arm} {100 * sum(found) / len(found):.0f} %" for arm, found in shares.items() if found]
         if known:
-            texts.append(f"c={at} {', '.join(known)}")
+            texts.append(f"{level_label(at)} {', '.join(known)}")
     if texts:
         yield f"sends in bunches after the first wave ({'; '.join(texts)}): where arms differ, so does their TTFT"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from pytest_specgate.core.levels import concurrency_of, level_label, rate_per_s
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.names import OUTCOME_PROPERTY
 
@@ -27,7 +28,9 @@ def properties(verdict: Verdict) -> list[Property]:
         ("specgate_pair", verdict.pair),
         ("specgate_claim", verdict.claim),
         ("specgate_metric", verdict.metric),
-        ("specgate_concurrency", verdict.at),
+        ("specgate_load", level_label(verdict.at)),
+        ("specgate_concurrency", concurrency_of(verdict.at)),
+        ("specgate_rate_per_s", rate_per_s(verdict.at)),
         (f"specgate_reference{unit}", verdict.reference),
         (f"specgate_candidate{unit}", verdict.candidate),
         ("specgate_change", verdict.change),
@@ -35,6 +38,7 @@ def properties(verdict: Verdict) -> list[Property]:
         ("specgate_change_high", verdict.change_high),
         ("specgate_limit", verdict.limit),
         ("specgate_rounds", verdict.rounds or None),
+        ("specgate_samples", verdict.samples),
         ("specgate_noise_sd", verdict.sd),
         ("specgate_noise_df", verdict.df),
         ("specgate_noise_source", verdict.noise or None),

@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING
 
 from tabulate import tabulate
 
-from pytest_specgate.core import statistics, validity
+from pytest_specgate.core import counters, statistics, validity
+from pytest_specgate.core.counters import pool
+from pytest_specgate.core.errors import ScrapeError
 from pytest_specgate.core.judge import first_point_problem
+from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import HEADLINE, Measured, measure, metric
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.figures import number, span, unit_text, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_specgate.core.arms import Arm, ArmPair
-    from pytest_specgate.core.counters import SpeculationDelta
+    from pytest_specgate.core.levels import Level
     from pytest_specgate.core.metrics import Metric
-    from pytest_specgate.core.records import BootRecord, WindowRecord
+    from pytest_specgate.core.records import BootRecord, PointRecord, WindowRecord
     from pytest_specgate.core.verdict import Verdict
 
 _ROUNDS_SHOWN = 3
@@ -32,20 +35,28 @@ def pair_table(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict])
     Only for pairs whose request profiles were found identical.
     """
     rows = [row for at in record.profile.points for row in _point_rows(pair, record, verdicts, at=at)]
-    headers = ["c", "metric", pair.reference.name, pair.candidate.name, "change", "by round", "interval", "outcome"]
+    headers = ["load", "metric", pair.reference.name, pair.candidate.name, "change", "by round", "interval", "outcome"]
     align = ("right", "left", "right", "right", "left", "left", "left", "left")
     return tabulate(rows, headers=headers, colalign=align, disable_numparse=True, tablefmt="simple")
 
 
-def _point_rows(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, at: int) -> Iterable[list[str]]:
+def point_notes(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
+    """Say why points of a pair are not judged, each in one line below the table, which would grow too wide for it."""
+    for at in record.profile.points:
+        problem = first_point_problem(pair, record, at=at)
+        if problem is not None:
+            yield f"not judged ({problem.reason}): {problem.message}"
+
+
+def _point_rows(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, at: Level) -> Iterable[list[str]]:
     here = [verdict for verdict in verdicts if verdict.at == at]
     problem = first_point_problem(pair, record, at=at)
     if problem is not None:
-        yield [f"{at}", f"not judged: {problem.message}", "-", "-", "-", "-", "-", Outcome.INVALID]
+        yield [level_label(at), f"not judged ({problem.reason}), see below", "-", "-", "-", "-", "-", Outcome.INVALID]
         return
     gated = [verdict.metric for verdict in here]
     for place, name in enumerate(dict.fromkeys((*HEADLINE, *gated))):
-        label = f"{at}" if place == 0 else ""
+        label = level_label(at) if place == 0 else ""
         yield [label, *_row(pair, record, [verdict for verdict in here if verdict.metric == name], name=name, at=at)]
 
 
@@ -65,7 +76,7 @@ class _Change:
         return statistics.geometric_mean(self.candidate) / statistics.geometric_mean(self.reference) - 1
 
 
-def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, name: str, at: int) -> list[str]:
+def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, name: str, at: Level) -> list[str]:
     row = metric(name)
     head = [f"{row.label} [{unit_text(row)}]"]
     tail = [_intervals(verdicts), "\n".join(dict.fromkeys(map(_outcome, verdicts))) or "-"]
@@ -76,13 +87,13 @@ def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, na
     return [*head, *values, change_words(change.mean, metric_name=name), _rounds(change.rounds), *tail]
 
 
-def _change(pair: ArmPair, record: WindowRecord, row: Metric, *, at: int) -> _Change | str:
+def _change(pair: ArmPair, record: WindowRecord, row: Metric, *, at: Level) -> _Change | str:
     """Return the values of both arms, or why there are none."""
     sides: tuple[list[float], list[float]] = ([], [])
     for both in record.rounds_of(pair):
         for side, boot in zip(sides, both, strict=True):
             point = boot.point(at)
-            found = measure(row.name, point) if point is not None else Measured(None, "not measured")
+            found = measure(row.name, point, record.profile) if point is not None else Measured(None, "not measured")
             if found.value is None or found.value <= 0:
                 return found.missing or f"its value is {found.value}"
             side.append(found.value)
@@ -128,40 +139,84 @@ def speculation_table(readable: Sequence[ArmBoots], record: WindowRecord) -> str
     ]
     if not rows:
         return ""
-    headers = ["arm", "c", "step [ms]", "tokens/step", "acceptance length", "rate", "draft length", "by position"]
-    align = ("left", *["right"] * 6, "left")
+    headers = [
+        "arm", "load", "step [ms]", "tokens/step", "drafted", "acceptance length", "rate", "draft length",
+        "by position",
+    ]  # fmt: skip
+    align = ("left", *["right"] * 7, "left")
     return tabulate(rows, headers=headers, colalign=align, disable_numparse=True, tablefmt="simple")
 
 
-def _speculation_row(entry: ArmBoots, record: WindowRecord, *, at: int) -> list[str] | None:
-    arm = entry.arm
+def _usable(entry: ArmBoots, record: WindowRecord, *, at: Level) -> list[PointRecord]:
+    """Return the points of an arm at a load level that can be judged; no figure of another is shown."""
     points = [point for boot in entry.boots if (point := boot.point(at)) is not None]
-    usable = [point for point in points if validity.point_problem(arm, point, record.profile) is None]
+    return [point for point in points if validity.point_problem(entry.arm, point, record.profile) is None]
+
+
+def _speculation_row(entry: ArmBoots, record: WindowRecord, *, at: Level) -> list[str] | None:
+    usable = _usable(entry, record, at=at)
     deltas = [delta for point in usable if (delta := point.counters.speculation()) is not None]
     if not deltas:
         return None
     pooled = pool(deltas)
-    steps = math.fsum(point.counters.decode_steps() for point in usable)
-    tokens = math.fsum(point.counters.decode_tokens() for point in usable)
     ratios = (pooled.acceptance_length, pooled.acceptance_rate, pooled.draft_length)
     texts = ["-" if ratio is None else number(ratio) for ratio in ratios]
     positions = " ".join(f"{rate:.3f}" for rate in pooled.per_position_rates)
-    seconds = math.fsum(point.counters.decode_seconds() for point in usable)
-    paces = [number(1000 * seconds / steps), number(tokens / steps)] if steps else ["-", "-"]
-    return [arm.name, f"{at}", *paces, *texts, positions]
+    return [entry.arm.name, level_label(at), *_pace(usable, drafts=pooled.drafts), *texts, positions]
 
 
-def pool(deltas: Sequence[SpeculationDelta]) -> SpeculationDelta:
-    """Add counts up before any ratio is taken."""
-    kind = type(deltas[0])
-    return kind(
-        drafts=sum(delta.drafts for delta in deltas),
-        draft_tokens=sum(delta.draft_tokens for delta in deltas),
-        accepted_tokens=sum(delta.accepted_tokens for delta in deltas),
-        accepted_per_position=tuple(
-            map(sum, zip(*(delta.accepted_per_position for delta in deltas), strict=True)),
-        ),
-    )
+def _pace(points: Sequence[PointRecord], *, drafts: int) -> list[str]:
+    """Return step time, tokens per step and drafted share; dashes where the server does not count its steps."""
+    counted = all(point.counters.counts_steps for point in points)
+    steps = sum(point.counters.decode_steps() for point in points) if counted else 0
+    if not steps:
+        return ["-", "-", "-"]
+    tokens = sum(point.counters.decode_tokens() for point in points)
+    seconds = math.fsum(point.counters.decode_seconds() for point in points)
+    return [number(1000 * seconds / steps), number(tokens / steps), f"{100 * drafts / steps:.0f} %"]
+
+
+def load_table(readable: Sequence[ArmBoots], record: WindowRecord) -> str:
+    """Return how each point pressed and how the client bore it: means over boots, and the worst lateness."""
+    rows = [
+        [entry.arm.name if place == 0 else "", *_load_row(points, record, at=at)]
+        for entry in readable
+        for place, at in enumerate(record.profile.points)
+        if (points := _usable(entry, record, at=at))
+    ]
+    headers = [
+        "arm",
+        "load",
+        "in flight",
+        "tokens/chunk",
+        "preempted",
+        "prefix hits",
+        "client CPU",
+        "client lag p99 [ms]",
+    ]
+    align = ("left", *["right"] * 7)
+    return tabulate(rows, headers=headers, colalign=align, disable_numparse=True, tablefmt="simple") if rows else ""
+
+
+def _load_row(points: Sequence[PointRecord], record: WindowRecord, *, at: Level) -> list[str]:
+    found = {
+        name: [value for point in points if (value := measure(name, point, record.profile).value) is not None]
+        for name in ("achieved_concurrency", "tokens_per_chunk")
+    }
+    means = [number(math.fsum(values) / len(values)) if values else "-" for values in found.values()]
+    busy = math.fsum(point.client.cpu_s for point in points) / math.fsum(point.client.wall_s for point in points)
+    lag_s = max(point.client.lag_p99_s for point in points)
+    return [level_label(at), *means, *_pressure(points), f"{100 * busy:.0f} %", f"{1000 * lag_s:.1f}"]
+
+
+def _pressure(points: Sequence[PointRecord]) -> list[str]:
+    """Return preemptions and prefix-cache hits; counters that cannot be read say nothing."""
+    try:
+        preempted = sum(point.counters.count(counters.PREEMPTIONS) for point in points)
+        hits = max(point.counters.prefix_hit_rate() for point in points)
+    except ScrapeError:
+        return ["-", "-"]
+    return [f"{preempted}", f"{100 * hits:.1f} %"]
 
 
 def noise_line(verdict: Verdict) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import time
+import urllib.parse
 import uuid
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from pytest_specgate.testing.completions import Completions
-from pytest_specgate.testing.configuration import cache_config, server_information
-from pytest_specgate.testing.engine import Engine
+from pytest_specgate.testing.configuration import server_information
 from pytest_specgate.testing.engine_loop import EngineLoop
-from pytest_specgate.testing.exposition import CONTENT_TYPE, metrics_page
+from pytest_specgate.testing.exposition import CONTENT_TYPE
+from pytest_specgate.testing.fleet import Fleet
 from pytest_specgate.testing.http_server import HttpResponse
+from pytest_specgate.testing.log_flood import LogFlood
 from pytest_specgate.testing.messages import (
     VERSION,
     CompletionRequest,
@@ -23,33 +27,38 @@ from pytest_specgate.testing.messages import (
     parse_body,
 )
 from pytest_specgate.testing.tokenizer import Tokenizer
+from pytest_specgate.testing.truth_log import TruthLog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from pytest_specgate.testing.arguments import ServerArguments
     from pytest_specgate.testing.http_server import HttpRequest
+    from pytest_specgate.testing.truth import FakeTruth
 
     Route = tuple[str, Callable[[HttpRequest], Awaitable[HttpResponse]]]
 
 
 class Application:
-    """Answers requests out of one engine.
-
-    Attributes:
-        engine_loop: the engine; its ``run`` must be running while requests are answered.
-    """
+    """Answers requests out of one or more engines; `run` must be running meanwhile."""
 
     def __init__(self, arguments: ServerArguments, environment: Mapping[str, str]) -> None:
-        fake = arguments.fake
-        engine = Engine(fake, draft_tokens=arguments.draft_tokens, max_sequences=arguments.max_num_seqs)
-        self.engine_loop = EngineLoop(engine)
         self._arguments = arguments
+        self._fake = arguments.fake
         self._environment = environment
         self._tokenizer = Tokenizer()
-        self._completions = Completions(arguments, tokenizer=self._tokenizer, engine_loop=self.engine_loop)
-        self._created_s = time.time()
-        self._ready_at_s = time.monotonic() + fake.ready_after_s
+        self._fleet = Fleet(arguments, unix_time=time.time)
+        self._engine_loops = [EngineLoop(engine, after_step=self._fleet.after_step) for engine in self._fleet.engines]
+        self._truth_log = TruthLog()
+        self._completions = Completions(
+            arguments,
+            tokenizer=self._tokenizer,
+            fleet=self._fleet,
+            engine_loops=self._engine_loops,
+            truth_log=self._truth_log,
+        )
+        self._flood = LogFlood(sys.stderr.fileno())
+        self._started_s = time.monotonic()
         self._routes: dict[str, Route] = {
             "/health": ("GET", self._health),
             "/version": ("GET", self._version),
@@ -58,9 +67,23 @@ class Application:
             "/v1/completions": ("POST", self._complete),
             "/tokenize": ("POST", self._tokenize),
             "/detokenize": ("POST", self._detokenize),
+            "/fake/truth": ("GET", self._truth),
         }
         if environment.get("VLLM_SERVER_DEV_MODE") == "1":
             self._routes["/server_info"] = ("GET", self._server_info)
+
+    async def run(self) -> None:
+        """Run the engines, and whatever is programmed to happen without a request, until cancelled."""
+        self._flood.print(self._fake.log_bytes_at_start)
+        async with asyncio.TaskGroup() as group:
+            for engine_loop in self._engine_loops:
+                group.create_task(engine_loop.run())
+            if self._fake.foreign_every_s is not None:
+                group.create_task(self._run_foreign(self._fake.foreign_every_s))
+
+    def truth(self, after: int = 0) -> FakeTruth:
+        """Return what really happened until now, of requests with a number beyond ``after``."""
+        return self._truth_log.truth(self._fleet.engines, clock="monotonic", now_s=time.monotonic(), after=after)
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
         """Answer one request."""
@@ -74,20 +97,26 @@ class Application:
         except RefusedError as error:
             return _json(error.body(), error.status)
 
+    async def _run_foreign(self, every_s: float) -> None:
+        while True:
+            await asyncio.sleep(every_s)
+            self._completions.submit_foreign()
+
     async def _health(self, _: HttpRequest) -> HttpResponse:
-        return HttpResponse(b"")
+        early = time.monotonic() < self._started_s + self._fake.healthy_after_s
+        return HttpResponse(b"", status=HTTPStatus.SERVICE_UNAVAILABLE if early else HTTPStatus.OK)
 
     async def _version(self, _: HttpRequest) -> HttpResponse:
         return _json({"version": VERSION})
 
     async def _metrics(self, _: HttpRequest) -> HttpResponse:
-        page = metrics_page(
-            [self.engine_loop.engine],
-            model_name=self._arguments.served_name,
-            created_s=self._created_s,
-            cache_config=cache_config(self._arguments),
-        )
-        return HttpResponse(page.encode(), CONTENT_TYPE)
+        return HttpResponse(self._fleet.page(time.monotonic()).encode(), CONTENT_TYPE)
+
+    async def _truth(self, request: HttpRequest) -> HttpResponse:
+        text = urllib.parse.parse_qs(request.query).get("after", ["0"])[-1]
+        if not text.isdecimal():
+            raise RefusedError(f"after={text!r} is no number of a request", parameter="after")
+        return HttpResponse(self.truth(int(text)).model_dump_json().encode())
 
     async def _models(self, _: HttpRequest) -> HttpResponse:
         return _json({"object": "list", "data": [self._model_card(name) for name in self._arguments.served_names]})
@@ -125,7 +154,7 @@ class Application:
         return _json({"prompt": self._tokenizer.decode(body.tokens)})
 
     async def _complete(self, request: HttpRequest) -> HttpResponse:
-        if time.monotonic() < self._ready_at_s:
+        if time.monotonic() < self._started_s + self._fake.ready_after_s:
             raise RefusedError(
                 "The model is still being loaded; ask again later.",
                 status=HTTPStatus.SERVICE_UNAVAILABLE,
@@ -133,7 +162,8 @@ class Application:
             )
         body = parse_body(CompletionRequest, request.body)
         self._check_model(body.model)
-        completion = self._completions.accept(body)
+        completion = self._completions.accept(body, request)
+        self._flood.print(self._fake.log_bytes_per_request)
         if body.stream:
             return HttpResponse(self._completions.stream(completion), "text/event-stream; charset=utf-8")
         return _json(await self._completions.whole(completion))

@@ -31,21 +31,25 @@ class ServerArguments:
         host: address to listen on.
         port: port to listen on; 0 takes a free one.
         max_model_len: limit of prompt and output tokens of a request, together.
-        max_num_seqs: limit of sequences that run at the same time.
+        max_num_seqs: limit of sequences that run at the same time, in each engine.
+        block_size: tokens of a block of the prefix cache.
+        data_parallel_size: number of engines.
         speculation: the speculative configuration, `None` when speculation is off.
         fake: the programmed behaviour.
         other: all further flags by their Python name, for what shows the configuration.
     """
 
-    model: str
-    served_names: tuple[str, ...]
-    host: str
-    port: int
-    max_model_len: int
-    max_num_seqs: int
-    speculation: SpeculativeConfig | None
-    fake: FakeSettings
-    other: Mapping[str, Any]
+    model: str = "fake-model"
+    served_names: tuple[str, ...] = ("fake-model",)
+    host: str = "127.0.0.1"
+    port: int = 8000
+    max_model_len: int = 2048
+    max_num_seqs: int = 128
+    block_size: int = 16
+    data_parallel_size: int = 1
+    speculation: SpeculativeConfig | None = None
+    fake: FakeSettings = dataclasses.field(default_factory=FakeSettings)
+    other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def served_name(self) -> str:
@@ -56,6 +60,11 @@ class ServerArguments:
     def draft_tokens(self) -> int:
         """Number of tokens a draft proposes; 0 when speculation is off."""
         return self.speculation.num_speculative_tokens if self.speculation is not None else 0
+
+    @property
+    def prefix_caching(self) -> bool:
+        """Whether prompts share cached blocks: as the flag says, and without one as the settings say."""
+        return self.other.get("enable_prefix_caching", self.fake.prefix_caching) is True
 
 
 def parse_arguments(argv: Iterable[str]) -> ServerArguments:
@@ -72,6 +81,8 @@ def parse_arguments(argv: Iterable[str]) -> ServerArguments:
         port=known.port,
         max_model_len=known.max_model_len,
         max_num_seqs=known.max_num_seqs,
+        block_size=known.block_size,
+        data_parallel_size=known.data_parallel_size,
         speculation=known.speculative_config,
         fake=known.fake,
         other=_other_flags(unknown),
@@ -84,14 +95,17 @@ def _parser() -> argparse.ArgumentParser:
         description="A fake vLLM: real HTTP, real events, real metrics, no model. Other flags of vLLM are ignored.",
         allow_abbrev=False,
     )
-    parser.add_argument("--model", default="fake-model")
+    default = ServerArguments()
+    parser.add_argument("--model", default=default.model)
     parser.add_argument("--served-model-name", nargs="+")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--max-model-len", type=int, default=2048)
-    parser.add_argument("--max-num-seqs", type=int, default=128)
+    parser.add_argument("--host", default=default.host)
+    parser.add_argument("--port", type=int, default=default.port)
+    parser.add_argument("--max-model-len", type=int, default=default.max_model_len)
+    parser.add_argument("--max-num-seqs", type=_positive, default=default.max_num_seqs)
+    parser.add_argument("--block-size", type=_positive, default=default.block_size)
+    parser.add_argument("--data-parallel-size", "-dp", type=_positive, default=default.data_parallel_size)
     parser.add_argument("--speculative-config", type=_json_of(SpeculativeConfig), metavar="JSON")
-    parser.add_argument("--fake", type=_json_of(FakeSettings), default=FakeSettings(), metavar="JSON")
+    parser.add_argument("--fake", type=_json_of(FakeSettings), default=default.fake, metavar="JSON")
     return parser
 
 
@@ -103,6 +117,13 @@ def _json_of(model: type[Model]) -> Callable[[str], Model]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return read
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not a positive number")
+    return number
 
 
 def _dashed(word: str) -> str:

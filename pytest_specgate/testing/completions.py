@@ -1,9 +1,11 @@
-"""Completion requests: checked, run through the engine, told to the client step by step."""
+"""Completion requests: checked, run through an engine, told to the client step by step."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
+import hashlib
 import os
 import sys
 import time
@@ -11,24 +13,22 @@ import uuid
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_specgate.testing.answers import Answer, natural_end
-from pytest_specgate.testing.engine import EngineSequence, sequence_random
-from pytest_specgate.testing.messages import (
-    DONE_EVENT,
-    CompletionMessages,
-    CompletionRequest,
-    RefusedError,
-    error_event,
-    usage,
-)
-from pytest_specgate.testing.tokenizer import VOCABULARY_SIZE, Tokenizer
+from pytest_specgate.testing.http_server import Cut, half_written
+from pytest_specgate.testing.messages import DONE_EVENT, CompletionMessages, RefusedError, error_event, usage
+from pytest_specgate.testing.sequences import TaskMaker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from pytest_specgate.testing.arguments import ServerArguments
     from pytest_specgate.testing.engine import Emission
     from pytest_specgate.testing.engine_loop import EngineLoop
+    from pytest_specgate.testing.fleet import Fleet
+    from pytest_specgate.testing.http_server import HttpRequest
+    from pytest_specgate.testing.messages import CompletionRequest
+    from pytest_specgate.testing.sequences import Task
+    from pytest_specgate.testing.tokenizer import Tokenizer
+    from pytest_specgate.testing.truth_log import TruthEntry, TruthLog
 
 _ENGINE_FAILED: Final = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 
@@ -38,79 +38,112 @@ class Completion:
     """An accepted completion request.
 
     Attributes:
-        number: its place among all accepted ones, from 1.
         request: as sent.
-        sequence: its part in the engine.
-        answer: what it will say.
+        task: what has to be done for it.
+        engine_loop: the engine that does it.
         messages: its events and body.
+        entry: its place in the truth.
     """
 
-    number: int
     request: CompletionRequest
-    sequence: EngineSequence
-    answer: Answer
+    task: Task
+    engine_loop: EngineLoop
     messages: CompletionMessages
+    entry: TruthEntry
 
     def usage_after(self, tokens: int) -> dict[str, int]:
         """Return the usage object once so many tokens are given out."""
-        return usage(self.sequence.prompt_tokens, tokens)
+        return usage(self.task.sequence.prompt_tokens, tokens)
+
+    def token_event(self, emission: Emission) -> bytes:
+        """Return the event of one step."""
+        text = self.task.answer.text(emission.start, emission.tokens)
+        options = self.request.stream_options
+        continuous = options is not None and options.continuous_usage_stats
+        so_far = self.usage_after(emission.start + emission.tokens) if continuous else None
+        return self.messages.token_event(text, emission.finish_reason, so_far)
 
 
 class Completions:
-    """Accepts completion requests and answers them out of one engine."""
+    """Accepts completion requests and answers them out of the engines.
 
-    def __init__(self, arguments: ServerArguments, *, tokenizer: Tokenizer, engine_loop: EngineLoop) -> None:
-        self._arguments = arguments
+    Args:
+        arguments: the command line.
+        tokenizer: what counts prompts.
+        fleet: the engines.
+        engine_loops: what runs them, in the same order.
+        truth_log: where it is noted what really happened.
+    """
+
+    def __init__(
+        self,
+        arguments: ServerArguments,
+        *,
+        tokenizer: Tokenizer,
+        fleet: Fleet,
+        engine_loops: Sequence[EngineLoop],
+        truth_log: TruthLog,
+    ) -> None:
         self._fake = arguments.fake
-        self._tokenizer = tokenizer
-        self._engine_loop = engine_loop
-        self._accepted = 0
+        self._tasks = TaskMaker(arguments, tokenizer)
+        self._fleet = fleet
+        self._engine_loops = engine_loops
+        self._truth_log = truth_log
 
-    def accept(self, request: CompletionRequest) -> Completion:
+    def accept(self, request: CompletionRequest, received: HttpRequest) -> Completion:
         """Check a request and prepare its answer; from here on it counts as accepted.
 
         Raises:
             RefusedError: the prompt is none, too long or not of this vocabulary.
         """
-        prompt = request.single_prompt()
-        prompt_tokens = self._count_prompt(prompt) + self._fake.extra_prompt_tokens
-        self._check_length(prompt_tokens, request.output_limit)
-        prompt_key = prompt if isinstance(prompt, str) else repr(prompt)
-        answer = Answer(prompt_key, end_token=self._end_token(request, prompt_key))
-        output_tokens, finish_reason = answer.length(request.output_limit)
-        self._accepted += 1
+        task = self._tasks.task(
+            request.single_prompt(),
+            output_limit=request.output_limit,
+            min_tokens=request.min_tokens,
+            ignore_eos=request.ignore_eos,
+            arrived_s=received.received_s,
+        )
+        if task.faults.foreign:
+            self.submit_foreign()
+        place = self._fleet.choose()
         return Completion(
-            number=self._accepted,
             request=request,
-            sequence=EngineSequence(
-                prompt_tokens=prompt_tokens,
-                output_tokens=output_tokens,
-                finish_reason=finish_reason,
-                random=sequence_random(self._fake, prompt_key),
-                arrived_s=time.monotonic(),
-            ),
-            answer=answer,
+            task=task,
+            engine_loop=self._engine_loops[place],
             messages=CompletionMessages(
                 identifier=f"cmpl-{uuid.uuid4().hex[:16]}", created_s=int(time.time()), model=request.model
             ),
+            entry=self._truth_log.open(
+                body_sha256=hashlib.sha256(received.body).hexdigest(),
+                engine=place,
+                arrived_s=received.received_s,
+                tally=task.sequence.tally,
+            ),
         )
 
-    async def stream(self, completion: Completion) -> AsyncGenerator[bytes]:
-        """Yield the events of a streamed answer."""
-        options = completion.request.stream_options
-        try:
-            async with contextlib.aclosing(self._emissions(completion)) as emissions:
-                async for emission in emissions:
-                    text = completion.answer.text(emission.start, emission.tokens)
-                    so_far = completion.usage_after(emission.start + emission.tokens)
-                    continuous = so_far if options is not None and options.continuous_usage_stats else None
-                    yield completion.messages.token_event(text, emission.finish_reason, continuous)
-        except RefusedError as error:
-            yield error_event(error)
-        else:
-            if options is not None and options.include_usage:
-                yield completion.messages.usage_event(so_far)
-        yield DONE_EVENT
+    def submit_foreign(self) -> None:
+        """Let somebody else's request in."""
+        self._engine_loops[self._fleet.choose()].submit(self._tasks.foreign(time.monotonic()))
+
+    async def stream(self, completion: Completion) -> AsyncGenerator[bytes | Cut, float]:
+        """Yield the events of a streamed answer, and be sent the time at which each was written."""
+        faults = completion.task.faults
+        stalls = "stall" in faults.streams
+        written = 0
+        async with contextlib.aclosing(self._events(completion)) as events:
+            async for event, tokens in events:
+                if stalls and faults.strikes("stall", written=written, tokens=tokens):
+                    stalls = False
+                    await _stall(self._fake.stall_s)
+                if faults.strikes("truncate", written=written, tokens=tokens):
+                    return
+                if faults.strikes("cut", written=written, tokens=tokens):
+                    yield half_written(event, inside=self._fake.cut_inside)
+                    return
+                written_s = yield event
+                if tokens:
+                    written += 1
+                    self._truth_log.wrote(completion.entry, at_s=written_s, tokens=tokens)
 
     async def whole(self, completion: Completion) -> dict[str, Any]:
         """Return the body of an answer that is not streamed.
@@ -121,54 +154,50 @@ class Completions:
         async with contextlib.aclosing(self._emissions(completion)) as emissions:
             async for _ in emissions:
                 pass
-        sequence = completion.sequence
-        text = completion.answer.text(0, sequence.output_tokens)
+        sequence = completion.task.sequence
+        text = completion.task.answer.text(0, sequence.output_tokens)
         return completion.messages.body(text, sequence.finish_reason, completion.usage_after(sequence.output_tokens))
+
+    async def _events(self, completion: Completion) -> AsyncGenerator[tuple[bytes, int]]:
+        """Yield every event with its number of tokens, 0 if it is no token event."""
+        options = completion.request.stream_options
+        try:
+            async with contextlib.aclosing(self._emissions(completion)) as emissions:
+                async for emission in emissions:
+                    yield completion.token_event(emission), emission.tokens
+        except RefusedError as error:
+            yield error_event(error), 0
+        else:
+            if options is not None and options.include_usage:
+                yield completion.messages.usage_event(completion.usage_after(emission.start + emission.tokens)), 0
+        yield DONE_EVENT, 0
 
     async def _emissions(self, completion: Completion) -> AsyncGenerator[Emission]:
         """Yield what the engine gives a request, and bring in the programmed faults after each step."""
-        with self._engine_loop.generation(completion.sequence) as queue:
+        if completion.task.faults.delay_s:
+            await asyncio.sleep(completion.task.faults.delay_s)
+        with completion.engine_loop.generation(completion.task.sequence) as queue:
             finish_reason = None
             while finish_reason is None:
                 emission = await queue.get()
                 finish_reason = emission.finish_reason
                 yield emission
-                self._break_down(completion, emission)
-
-    def _break_down(self, completion: Completion, emission: Emission) -> None:
-        if _is_past(self._fake.error_after_requests, completion):
-            raise RefusedError(_ENGINE_FAILED, status=HTTPStatus.INTERNAL_SERVER_ERROR, kind="InternalServerError")
-        half_given = 2 * (emission.start + emission.tokens) >= completion.sequence.output_tokens
-        if _is_past(self._fake.die_after_requests, completion) and half_given:
-            sys.stderr.write("FATAL:    the fake server dies as programmed (die_after_requests)\n")
-            sys.stderr.flush()
-            # A crash: nothing is closed, finished or said to the client.
-            os._exit(1)
-
-    def _count_prompt(self, prompt: str | list[int]) -> int:
-        if isinstance(prompt, str):
-            return len(self._tokenizer.encode(prompt))
-        if max(prompt) >= VOCABULARY_SIZE:
-            raise RefusedError(f"Token id {max(prompt)} is out of vocabulary", parameter="prompt")
-        return len(prompt)
-
-    def _end_token(self, request: CompletionRequest, prompt_key: str) -> int | None:
-        """Return the number of the token that ends the answer, if one does; a programmed stop asks nobody."""
-        ends = [self._fake.stop_after_tokens]
-        if not request.ignore_eos:
-            ends.append(natural_end(prompt_key, request.min_tokens))
-        return min((end for end in ends if end is not None), default=None)
-
-    def _check_length(self, prompt_tokens: int, output_limit: int) -> None:
-        limit = self._arguments.max_model_len
-        if prompt_tokens + output_limit > limit:
-            raise RefusedError(
-                f"This model's maximum context length is {limit} tokens, but the prompt has {prompt_tokens} and "
-                f"{output_limit} output tokens were asked for; shorten the prompt or lower max_tokens.",
-                parameter="input_tokens",
-            )
+                _break_down(completion.task, emission)
 
 
-def _is_past(limit: int | None, completion: Completion) -> bool:
-    """Tell whether a fault that begins after ``limit`` requests has begun."""
-    return limit is not None and completion.number > limit
+async def _stall(seconds: float | None) -> None:
+    if seconds is None:
+        await asyncio.Event().wait()
+    else:
+        await asyncio.sleep(seconds)
+
+
+def _break_down(task: Task, emission: Emission) -> None:
+    """Fail or crash, if that is programmed for this request and this moment."""
+    if task.faults.error:
+        raise RefusedError(_ENGINE_FAILED, status=HTTPStatus.INTERNAL_SERVER_ERROR, kind="InternalServerError")
+    if task.faults.death and 2 * (emission.start + emission.tokens) >= task.sequence.output_tokens:
+        sys.stderr.write("FATAL:    the fake server dies as programmed (die_after_requests)\n")
+        sys.stderr.flush()
+        # A crash: nothing is closed, finished or said to the client.
+        os._exit(1)

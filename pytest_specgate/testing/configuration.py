@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from pytest_specgate.testing.arguments import ServerArguments
 
-_BLOCK_TOKENS = 16
-
 
 def server_information(arguments: ServerArguments, environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the body of ``/server_info?config_format=json``.
@@ -44,7 +42,7 @@ def vllm_config(arguments: ServerArguments) -> dict[str, Any]:
     sections: dict[str, Any] = {
         "model_config": _model_config(arguments),
         "cache_config": cache_config(arguments),
-        "parallel_config": _parallel_config(),
+        "parallel_config": _parallel_config(arguments),
         "scheduler_config": _scheduler_config(arguments),
         "device_config": {"device": "cpu"},
         "load_config": {"load_format": "auto"},
@@ -57,14 +55,14 @@ def vllm_config(arguments: ServerArguments) -> dict[str, Any]:
 def cache_config(arguments: ServerArguments) -> dict[str, Any]:
     """Return the leaves of the cache configuration."""
     leaves = {
-        "block_size": _BLOCK_TOKENS,
+        "block_size": arguments.block_size,
         "gpu_memory_utilization": 0.92,
         "cache_dtype": "auto",
         "num_gpu_blocks_override": None,
         "sliding_window": None,
-        "enable_prefix_caching": False,
+        "enable_prefix_caching": arguments.prefix_caching,
         "prefix_caching_hash_algo": "sha256",
-        "num_gpu_blocks": KV_CACHE_TOKENS // _BLOCK_TOKENS,
+        "num_gpu_blocks": KV_CACHE_TOKENS // arguments.block_size,
         "num_cpu_blocks": None,
         "kv_cache_size_tokens": KV_CACHE_TOKENS,
         "kv_cache_max_concurrency": KV_CACHE_TOKENS / arguments.max_model_len,
@@ -88,11 +86,11 @@ def _model_config(arguments: ServerArguments) -> dict[str, Any]:
     }
 
 
-def _parallel_config() -> dict[str, Any]:
+def _parallel_config(arguments: ServerArguments) -> dict[str, Any]:
     return {
         "pipeline_parallel_size": 1,
         "tensor_parallel_size": 1,
-        "data_parallel_size": 1,
+        "data_parallel_size": arguments.data_parallel_size,
         "data_parallel_rank": 0,
         "enable_expert_parallel": False,
         "distributed_executor_backend": "uni",

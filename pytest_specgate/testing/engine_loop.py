@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pytest_specgate.testing.engine import Emission, Engine, EngineSequence
 
@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 class EngineLoop:
     """Runs one engine inside the event loop.
 
+    Args:
+        engine: the model that is run.
+        after_step: called when a step has ended, before anybody hears what it gave.
+
     Attributes:
         engine: the model that is run.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, after_step: Callable[[], None] | None = None) -> None:
         self.engine = engine
+        self._after_step = after_step
         self._queues: dict[EngineSequence, asyncio.Queue[Emission]] = {}
         self._work = asyncio.Event()
 
@@ -39,8 +44,18 @@ class EngineLoop:
                 deadline_s = clock()
             deadline_s = max(clock(), deadline_s + self.engine.begin_step())
             await asyncio.sleep(deadline_s - clock())
-            for emission in self.engine.end_step(clock()):
-                self._queues[emission.sequence].put_nowait(emission)
+            emissions = self.engine.end_step(clock())
+            if self._after_step is not None:
+                self._after_step()
+            for emission in emissions:
+                queue = self._queues.get(emission.sequence)
+                if queue is not None:
+                    queue.put_nowait(emission)
+
+    def submit(self, sequence: EngineSequence) -> None:
+        """Run a sequence for whose tokens nobody waits."""
+        self.engine.submit(sequence)
+        self._work.set()
 
     @contextlib.contextmanager
     def generation(self, sequence: EngineSequence) -> Iterator[asyncio.Queue[Emission]]:
@@ -50,8 +65,7 @@ class EngineLoop:
         an abort.
         """
         queue = self._queues[sequence] = asyncio.Queue()
-        self.engine.submit(sequence)
-        self._work.set()
+        self.submit(sequence)
         try:
             yield queue
         except Exception:

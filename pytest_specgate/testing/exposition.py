@@ -32,8 +32,17 @@ def _finished_by_reason(engine: Engine) -> list[tuple[Labels, float]]:
     return [({"finished_reason": reason}, number) for reason, number in engine.readings.finished.items()]
 
 
+def _prompt_tokens_by_source(engine: Engine) -> list[tuple[Labels, float]]:
+    cached = engine.readings.cached_prompt_tokens
+    return [
+        ({"source": "local_compute"}, engine.readings.prompt_tokens - cached),
+        ({"source": "local_cache_hit"}, cached),
+        ({"source": "external_kv_transfer"}, 0),
+    ]
+
+
 def _cache_usage(engine: Engine) -> float:
-    return min(1.0, sum(sequence.cached_tokens for sequence in engine.running) / KV_CACHE_TOKENS)
+    return min(1.0, sum(sequence.held_tokens for sequence in engine.running) / KV_CACHE_TOKENS)
 
 
 _SPECULATION: Final[tuple[tuple[str, str, Reader], ...]] = (
@@ -62,7 +71,7 @@ _GAUGES: Final[tuple[tuple[str, str, Reader], ...]] = (
     (
         "vllm:num_requests_running",
         "Number of requests in model execution batches.",
-        _plain(lambda engine: len(engine.running)),
+        _plain(lambda engine: engine.shown_running),
     ),
     (
         "vllm:num_requests_waiting",
@@ -75,17 +84,17 @@ _GAUGES: Final[tuple[tuple[str, str, Reader], ...]] = (
         _plain(_cache_usage),
     ),
 )
-# The fake never preempts and has no prefix cache: these families are there and stay at zero.
+# The fake never preempts: that family is there and stays at zero.
 _COUNTERS: Final[tuple[tuple[str, str, Reader], ...]] = (
     (
         "vllm:prefix_cache_queries",
         "Prefix cache queries, in terms of number of queried tokens.",
-        _plain(lambda _: 0),
+        _plain(lambda engine: engine.readings.prefix_queries),
     ),
     (
         "vllm:prefix_cache_hits",
         "Prefix cache hits, in terms of number of cached tokens.",
-        _plain(lambda _: 0),
+        _plain(lambda engine: engine.readings.prefix_hits),
     ),
     (
         "vllm:num_preemptions",
@@ -96,6 +105,16 @@ _COUNTERS: Final[tuple[tuple[str, str, Reader], ...]] = (
         "vllm:prompt_tokens",
         "Number of prefill tokens processed.",
         _plain(lambda engine: engine.readings.prompt_tokens),
+    ),
+    (
+        "vllm:prompt_tokens_by_source",
+        "Number of prompt tokens by source.",
+        _prompt_tokens_by_source,
+    ),
+    (
+        "vllm:prompt_tokens_cached",
+        "Number of cached prompt tokens (local + external).",
+        _plain(lambda engine: engine.readings.cached_prompt_tokens),
     ),
     (
         "vllm:generation_tokens",

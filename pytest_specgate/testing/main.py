@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import selectors
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_specgate.testing.application import Application
@@ -45,8 +47,12 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 async def _serve(arguments: ServerArguments) -> int:
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for number, ignored in (
+        (signal.SIGINT, arguments.fake.ignore_sigint),
+        (signal.SIGTERM, arguments.fake.ignore_sigterm),
+    ):
+        react = functools.partial(_logger.info, "Ignoring %s, as programmed", number.name) if ignored else stop.set
+        asyncio.get_running_loop().add_signal_handler(number, react)
     _logger.info("Started server process [%d]", os.getpid())
     _logger.info("Waiting for application startup.")
     with contextlib.suppress(TimeoutError):
@@ -66,7 +72,7 @@ async def _serve(arguments: ServerArguments) -> int:
 
 @contextlib.asynccontextmanager
 async def _listening(arguments: ServerArguments) -> AsyncGenerator[None]:
-    """Answer requests while the block lasts; afterwards every connection is cut.
+    """Answer requests while the block lasts; afterwards every connection is cut and the truth left where it should be.
 
     Raises:
         OSError: the address cannot be had.
@@ -78,12 +84,16 @@ async def _listening(arguments: ServerArguments) -> AsyncGenerator[None]:
     )
     try:
         async with asyncio.TaskGroup() as group:
-            engine = group.create_task(application.engine_loop.run())
+            running = group.create_task(application.run())
             _logger.info("Application startup complete.")
             _logger.info("Uvicorn running on http://%s:%d (Press CTRL+C to quit)", *server.sockets[0].getsockname()[:2])
             yield
-            engine.cancel()
+            running.cancel()
     finally:
         server.close()
         for connection in tuple(connections):
             connection.drop()
+        if arguments.fake.truth_folder is not None:
+            path = Path(arguments.fake.truth_folder) / f"truth-{os.getpid()}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(application.truth().model_dump_json(), encoding="utf-8")

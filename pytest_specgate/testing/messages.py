@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
@@ -138,27 +139,36 @@ def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
     }
 
 
+# The parts of a token event around its text, its finish reason and its usage: written once, since making each event
+# out of a dictionary costs as much as everything else that is done for it.
+_BEFORE_TEXT: Final = b',"choices":[{"index":0,"text":'
+_BEFORE_REASON: Final = b',"logprobs":null,"finish_reason":'
+_USAGE: Final = b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}'
+_AFTER_REASON: Final = b',"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]'
+
+
 class CompletionMessages:
     """The events and the body that answer one completion request."""
 
     def __init__(self, *, identifier: str, created_s: int, model: str) -> None:
         self._head = {"id": identifier, "object": "text_completion", "created": created_s, "model": model}
+        self._before_text = b"data: " + compact(self._head).removesuffix(b"}") + _BEFORE_TEXT
 
     def token_event(
         self, text: str, finish_reason: FinishReason | None, usage_so_far: dict[str, int] | None = None
     ) -> bytes:
         """Return the event of one decode step."""
-        choice = {
-            "index": 0,
-            "text": text,
-            "logprobs": None,
-            "finish_reason": finish_reason,
-            "stop_reason": None,
-            "prompt_token_ids": None,
-            "token_ids": None,
-        }
-        event: dict[str, Any] = {**self._head, "choices": [choice]}
-        return _event(event if usage_so_far is None else {**event, "usage": usage_so_far})
+        parts = [
+            self._before_text,
+            encode_basestring(text).encode(),
+            _BEFORE_REASON,
+            b"null" if finish_reason is None else f'"{finish_reason}"'.encode(),
+            _AFTER_REASON,
+        ]
+        if usage_so_far is not None:
+            parts.append(_USAGE % tuple(usage_so_far.values()))
+        parts.append(b"}\n\n")
+        return b"".join(parts)
 
     def usage_event(self, total: dict[str, int]) -> bytes:
         """Return the event after the last token: no choice, the usage of the whole answer."""

@@ -1,4 +1,4 @@
-"""What the fake engine counts about itself."""
+"""What the fake engine counts about itself, and what really happened in it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class Histogram:
         return list(itertools.accumulate(self._counts))
 
 
-def _no_requests() -> dict[FinishedReason, int]:
+def no_requests() -> dict[FinishedReason, int]:
+    """Return a count of zero for each reason why a request can end."""
     return dict.fromkeys(get_args(FinishedReason), 0)
 
 
@@ -66,12 +67,15 @@ class EngineReadings:
         drafts: decode steps of a sequence that verified a draft.
         draft_tokens: tokens those drafts proposed.
         generation_tokens: tokens given out.
-        prompt_tokens: prompt tokens prefilled.
+        prompt_tokens: prompt tokens of all prompts whose first token came, cached ones included.
+        cached_prompt_tokens: those of them that were found in the prefix cache.
+        prefix_queries: prompt tokens looked up in the prefix cache, on admission.
+        prefix_hits: those of them that were found.
         finished: ended requests by reason.
         steps_s: time between two outputs of a sequence, one observation per step after its first token.
         first_tokens_s: arrival to first token.
         requests_s: arrival to last token, of requests that ran to their end.
-        iteration_tokens: prompt and output tokens of an engine step.
+        iteration_tokens: prompt tokens computed and output tokens of an engine step.
     """
 
     accepted_per_position: list[int]
@@ -79,7 +83,10 @@ class EngineReadings:
     draft_tokens: int = 0
     generation_tokens: int = 0
     prompt_tokens: int = 0
-    finished: dict[FinishedReason, int] = dataclasses.field(default_factory=_no_requests)
+    cached_prompt_tokens: int = 0
+    prefix_queries: int = 0
+    prefix_hits: int = 0
+    finished: dict[FinishedReason, int] = dataclasses.field(default_factory=no_requests)
     steps_s: Histogram = dataclasses.field(default_factory=lambda: Histogram(STEP_EDGES_S))
     first_tokens_s: Histogram = dataclasses.field(default_factory=lambda: Histogram(FIRST_TOKEN_EDGES_S))
     requests_s: Histogram = dataclasses.field(default_factory=lambda: Histogram(REQUEST_EDGES_S))
@@ -96,3 +103,76 @@ class EngineReadings:
         self.draft_tokens += proposed
         for position in range(accepted):
             self.accepted_per_position[position] += 1
+
+
+@dataclasses.dataclass(slots=True)
+class Tally:
+    """What really happened to one request, whatever the counters say.
+
+    Attributes:
+        prompt_tokens: length of the prompt.
+        cached_prompt_tokens: prompt tokens found in the prefix cache.
+        output_tokens: tokens the engine has given out.
+        decode_steps: steps after the one that gave the first token.
+        drafts: decode steps that verified a draft.
+        draft_tokens: tokens those drafts proposed.
+        accepted_tokens: draft tokens accepted, as vLLM counts them: before the end of the answer cuts them.
+        cut_tokens: accepted tokens beyond the end of the answer, which nobody got.
+        finish_reason: why it ended; `None` while it runs.
+    """
+
+    prompt_tokens: int
+    cached_prompt_tokens: int = 0
+    output_tokens: int = 0
+    decode_steps: int = 0
+    drafts: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+    cut_tokens: int = 0
+    finish_reason: FinishedReason | None = None
+
+    def add_step(self, *, proposed: int, accepted: int, tokens: int) -> None:
+        """Add one step that gave ``tokens`` tokens after a draft of ``proposed`` (0: none) was verified."""
+        self.decode_steps += self.output_tokens > 0
+        self.drafts += proposed > 0
+        self.draft_tokens += proposed
+        self.accepted_tokens += accepted
+        self.cut_tokens += 1 + accepted - tokens
+        self.output_tokens += tokens
+
+
+@dataclasses.dataclass(slots=True)
+class Totals:
+    """What really happened in one engine, from its start on; unlike counters it is never late and never reset.
+
+    Attributes:
+        accepted_per_position: accepted draft tokens by position; empty when speculation is off.
+        steps: engine steps that gave tokens.
+        busy_s: seconds spent in steps.
+        requests: requests that came in, those of somebody else included.
+        foreign_requests: those of somebody else.
+        foreign_output_tokens: tokens generated for them.
+        prompt_tokens: prompt tokens of all requests admitted to a batch, cached ones included.
+        cached_prompt_tokens: those of them that were found in the prefix cache.
+        output_tokens: tokens given out.
+        decode_steps: steps of a sequence after the one that gave its first token.
+        drafts: those of them that verified a draft.
+        draft_tokens: tokens those drafts proposed.
+        cut_tokens: accepted tokens beyond the end of an answer, which nobody got.
+        finished: ended requests by reason.
+    """
+
+    accepted_per_position: list[int]
+    steps: int = 0
+    busy_s: float = 0.0
+    requests: int = 0
+    foreign_requests: int = 0
+    foreign_output_tokens: int = 0
+    prompt_tokens: int = 0
+    cached_prompt_tokens: int = 0
+    output_tokens: int = 0
+    decode_steps: int = 0
+    drafts: int = 0
+    draft_tokens: int = 0
+    cut_tokens: int = 0
+    finished: dict[FinishedReason, int] = dataclasses.field(default_factory=no_requests)

@@ -9,6 +9,7 @@ import http.server
 import itertools
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -19,16 +20,32 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from pytest_specgate.adapters.client import HttpLoadDriver
 from pytest_specgate.adapters.server import EngineOptions, VllmEngine
+from pytest_specgate.core.profile import RequestProfile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Any, Literal, TypeAlias
+    from typing import Any, Literal, Protocol, TypeAlias
+
+    from pytest_specgate.core.levels import Level
+    from pytest_specgate.core.ports import Server
+    from pytest_specgate.core.records import PointLoad
 
     End: TypeAlias = Literal["complete", "hangup", "cut", "silence"]
     MakeEngine: TypeAlias = Callable[..., VllmEngine]
     Script: TypeAlias = Callable[["Seen"], "Reply"]
 
+    class RunPoint(Protocol):
+        """Sends numbered bodies to a server and returns what the load client brings back."""
+
+        def __call__(
+            self, server: Server, *, count: int = 1, at: Level = 1, timeout_s: float = ..., **profile: Any
+        ) -> PointLoad:
+            """Run a point of `count` requests."""
+
+
+COMPLETIONS = "/v1/completions"
 PATIENCE_S = 20.0
 """Longest wait for something that always comes: only a broken test waits that long."""
 
@@ -74,7 +91,11 @@ class Reply:
 
 @dataclasses.dataclass(slots=True)
 class Seen:
-    """One request as the stub saw it; times are of the clock that the client reads, in nanoseconds."""
+    """One request as the stub saw it; times are of the clock that the client reads, in nanoseconds.
+
+    Attributes:
+        left: whether the client closed the connection while the stub kept silent.
+    """
 
     peer: tuple[str, int]
     method: str
@@ -85,6 +106,7 @@ class Seen:
     received_ns: int
     answered_ns: int = 0
     ended_ns: int = 0
+    left: bool = False
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -113,12 +135,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             seen.answered_ns = seen.answered_ns or perf_counter_ns()
             self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
         if reply.end == "silence":
-            self.server.closing.wait(PATIENCE_S)
+            self._stay_silent(seen)
         self.server.ended(seen)
         if reply.end in {"complete", "hangup"}:
             head()
             self.wfile.write(b"0\r\n\r\n")
         self.close_connection = reply.end != "complete"
+
+    def _stay_silent(self, seen: Seen) -> None:
+        """Wait until the client leaves, or the test is over."""
+        while not self.server.closing.is_set() and not seen.left:
+            seen.left = bool(select.select([self.connection], [], [], 0.01)[0])
 
     def _send_head(self, reply: Reply) -> None:
         self.send_response(reply.status)
@@ -138,7 +165,7 @@ class Stub(http.server.ThreadingHTTPServer):
     """
 
     daemon_threads = False
-    request_queue_size = 256
+    request_queue_size = 1024
     CONNECTION_ERRORS: ClassVar = (ConnectionError, TimeoutError)
 
     def __init__(self) -> None:
@@ -169,6 +196,23 @@ class Stub(http.server.ThreadingHTTPServer):
         self._scripts[path] = script
 
     @staticmethod
+    def token(text: str, *, finish_reason: str | None = None) -> bytes:
+        """Return the event of one decode step."""
+        choice = {"index": 0, "text": text, "finish_reason": finish_reason}
+        return f"data: {json.dumps({'choices': [choice]}, ensure_ascii=False)}\n\n".encode()
+
+    @staticmethod
+    def usage(prompt_tokens: int, output_tokens: int) -> bytes:
+        """Return the event that carries the server's counts."""
+        counts = {"prompt_tokens": prompt_tokens, "completion_tokens": output_tokens}
+        return f"data: {json.dumps({'choices': [], 'usage': counts})}\n\n".encode()
+
+    @classmethod
+    def good(cls) -> Reply:
+        """Return a complete answer of two tokens."""
+        return cls.stream(cls.token("a"), cls.token("b", finish_reason="length"), cls.usage(8, 2), b"data: [DONE]\n\n")
+
+    @staticmethod
     def stream(*chunks: bytes, end: End = "complete") -> Reply:
         """Return an answer of events."""
         return Reply(chunks, end=end)
@@ -191,6 +235,10 @@ class Stub(http.server.ThreadingHTTPServer):
     def posted(self) -> list[Seen]:
         """Return the requests with a body, in the order of arrival."""
         return [seen for seen in self.seen if seen.method == "POST"]
+
+    def numbers(self) -> list[int]:
+        """Return which of the numbered bodies arrived, in that order."""
+        return [json.loads(seen.body)["number"] for seen in self.posted()]
 
     def script(self, seen: Seen) -> Reply:
         """Return the answer to a request."""
@@ -252,6 +300,23 @@ def stub() -> Iterator[Stub]:
             thread.join()
 
     assert not server.unexpected
+
+
+@pytest.fixture(scope="session")
+def run_point() -> RunPoint:
+    """A function that sends numbered bodies with the load client."""
+
+    def run(
+        server: Server, *, count: int = 1, at: Level = 1, timeout_s: float = PATIENCE_S, **profile: Any
+    ) -> PointLoad:
+        least = at if isinstance(at, int) else 2
+        load = RequestProfile(
+            input_tokens=8, output_tokens=2, requests={at: max(count, least)}, request_timeout_s=timeout_s, **profile
+        )
+        bodies = [json.dumps({"number": number}).encode() for number in range(count)]
+        return HttpLoadDriver().run_point(server, bodies, at=at, profile=load)
+
+    return run
 
 
 @pytest.fixture

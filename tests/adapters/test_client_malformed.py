@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_specgate.adapters.client import ClosedLoopClient
+from pytest_specgate.adapters.client import HttpLoadDriver
 from pytest_specgate.core.profile import RequestProfile
 from pytest_specgate.core.records import RequestRecord
 
@@ -18,9 +19,10 @@ COMPLETIONS = "/v1/completions"
 PROFILE = RequestProfile(input_tokens=8, output_tokens=2, requests={1: 1})
 
 
-def send(stub: Stub) -> RequestRecord:
-    """Send one request, and return its record as it comes back from a file."""
-    (record,) = ClosedLoopClient().run_point(stub.target, [b"{}"], concurrency=1, profile=PROFILE)
+def send(stub: Stub, *, processes: int = 1) -> RequestRecord:
+    """Send requests, and return the record of one as it comes back from a file."""
+    profile = dataclasses.replace(PROFILE, client_processes=processes)
+    record = HttpLoadDriver().run_point(stub.target, [b"{}"] * processes, at=processes, profile=profile).requests[-1]
     return RequestRecord.model_validate_json(record.model_dump_json())
 
 
@@ -81,6 +83,28 @@ def test_a_plain_answer_instead_of_a_stream_is_truncated(stub: Stub) -> None:
 
     assert str(record.error).startswith("truncated: ")
     assert record.ttft_s is None
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_half_a_character_as_finish_reason_can_be_stored(stub: Stub, processes: int) -> None:
+    """A reason that no file can hold does not break the point, whichever process got it."""
+    event = b'data: {"choices": [{"text": "a", "finish_reason": "\\ud83d"}]}\n\n'
+    stub.on(COMPLETIONS, stub.stream(event, b"data: [DONE]\n\n"))
+
+    assert send(stub, processes=processes).finish_reason != "\ud83d"
+
+
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize(
+    "body",
+    ["[" * 100_000, "[" * 990 + "]" * 990, '{"error": {"message": ' + "[" * 900 + "]" * 900 + "}}"],
+    ids=["open", "closed", "message"],
+)
+def test_a_deeply_nested_refusal_is_a_record(stub: Stub, body: str, status: int) -> None:
+    """JSON that is nested deeper than Python reads is a failed request like any other."""
+    stub.on(COMPLETIONS, stub.text(body, status=status))
+
+    assert send(stub).error
 
 
 @pytest.mark.parametrize("message", ["\ud83d", "a\x1b[31mb\x00", "\ufffe"])

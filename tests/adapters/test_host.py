@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import httptools
 import httpx
 import psutil
 import pytest
@@ -119,7 +120,9 @@ def test_the_time_has_a_zone() -> None:
 
 def test_the_client_is_named_with_its_version() -> None:
     """A change of the client is a change of the request profile."""
-    assert LocalHost().client_version() == f"httpx {httpx.__version__}"
+    version = LocalHost().client_version()
+
+    assert version == f"specgate client 2, httpx {httpx.__version__}, httptools {httptools.__version__}"
 
 
 def test_cpu_time_of_others_is_what_is_busy_and_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:

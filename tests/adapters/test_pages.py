@@ -43,11 +43,43 @@ def patient() -> Iterator[HttpPages]:
 
 
 def test_a_page_is_scraped_over_http(stub: Stub, pages: HttpPages) -> None:
-    """One scrape is one request."""
+    """One scrape is one request for the counters, and one for the version that stands in messages about them."""
     stub.on("/metrics", stub.text(generated(5)))
+    stub.on("/version", stub.json({"version": "0.32.0"}))
+
+    assert pages.counters(stub.target) == parse_page(generated(5), version="0.32.0")
+    assert [(seen.method, seen.path) for seen in stub.seen] == [("GET", "/version"), ("GET", "/metrics")]
+
+
+@pytest.mark.parametrize("answer", [None, "<html>", "[]", '{"version": 5}', "{}"])
+def test_a_server_that_does_not_tell_its_version_is_scraped_all_the_same(
+    stub: Stub, pages: HttpPages, answer: str | None
+) -> None:
+    """The version is for messages only: a page of a server without one, or with a strange one, is complete."""
+    stub.on("/metrics", stub.text(generated(5)))
+    if answer is not None:
+        stub.on("/version", stub.text(answer))
 
     assert pages.counters(stub.target) == parse_page(generated(5))
-    assert [(seen.method, seen.path) for seen in stub.seen] == [("GET", "/metrics")]
+
+
+def test_case_63_a_settled_page_keeps_the_version_of_the_one_before(stub: Stub, patient: HttpPages) -> None:
+    """Case 63: a missing metric is named with the server's version also after the load, without asking once more."""
+    stub.on("/metrics", stub.text(generated(12)))
+    page = patient.settled_counters(stub.target, before=parse_page(generated(2), version="0.32.0"), output_tokens=10)
+
+    assert page.version == "0.32.0"
+    assert [seen.path for seen in stub.seen] == ["/metrics"]
+
+
+def test_case_58_requests_that_wait_are_not_settled(stub: Stub, patient: HttpPages) -> None:
+    """Case 58: a page on which requests wait is scraped again, although none runs and the tokens agree."""
+    waiting = f'{counters.WAITING}{{engine="0",model_name="m"}} 1.0\n'
+    stub.on("/metrics", stub.text(generated(12) + waiting), stub.text(generated(12)))
+    page = patient.settled_counters(stub.target, before=parse_page(generated(2)), output_tokens=10)
+
+    assert not page.has(counters.WAITING)
+    assert len(stub.seen) == 2
 
 
 def test_case_58_a_page_that_lags_is_scraped_again(stub: Stub, patient: HttpPages) -> None:
@@ -112,6 +144,25 @@ def test_a_page_that_is_refused_is_named_with_status_and_words(
     with pytest.raises(ScrapeError) as caught:
         ask(pages, stub.target)
     assert str(caught.value) == f'{path} answered HTTP 404: \'{{"detail": "Not Found"}}\''
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "words"),
+    [
+        (200, 'python_gc_objects_collected_total{generation="0"} 1.0\n', "started without --disable-log-stats?"),
+        (200, "", "started without --disable-log-stats?"),
+        (404, '{"detail":"Not Found"}', "/metrics answered HTTP 404: "),
+    ],
+)
+def test_case_50_a_page_without_the_engines_series(
+    stub: Stub, pages: HttpPages, *, status: int, text: str, words: str
+) -> None:
+    """Case 50: another program's page, an empty one and none at all are errors with the likely cause, not 0 drafts."""
+    stub.on("/metrics", stub.text(text, status=status))
+
+    with pytest.raises(ScrapeError) as caught:
+        pages.counters(stub.target)
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("status", [200, 401])
@@ -201,11 +252,11 @@ def test_every_scrape_has_a_connection_of_its_own(
     """A server that drops idle connections, at whatever moment, does not make the next scrape fail."""
     stub.on("/metrics", stub.stream(generated(5).encode(), end=end), stub.text(generated(6)))
     first = pages.counters(stub.target)
-    assert stub.closed.acquire(timeout=20)
+    assert all(stub.closed.acquire(timeout=20) for _ in ("/version", "/metrics"))
     second = pages.counters(stub.target)
 
     assert [page.total(counters.GENERATION_TOKENS) for page in (first, second)] == [5, 6]
-    assert stub.connections == 2
+    assert stub.connections == len(stub.seen) == 4
 
 
 def test_a_silent_page_is_given_up(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:

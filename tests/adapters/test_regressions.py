@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.adapters import server
-from pytest_specgate.adapters.client import ClosedLoopClient
+from pytest_specgate.adapters.client import HttpLoadDriver
 from pytest_specgate.adapters.processes import Child, ended_by_signals
 from pytest_specgate.core.arms import Arm
 from pytest_specgate.core.errors import ServerStartError
@@ -28,9 +29,19 @@ def test_a_part_of_a_token_is_no_part_of_a_refusal(stub: Stub) -> None:
     """A long refusal is redacted before it is cut, so that no half of a token is left."""
     message = "x" * 285 + " hf_abcdefghijklmnopqrstuvwxyz"
     stub.on("/v1/completions", stub.json({"error": {"message": message}}, status=401))
-    (record,) = ClosedLoopClient().run_point(stub.target, [b"{}"], concurrency=1, profile=PROFILE)
+    (record,) = HttpLoadDriver().run_point(stub.target, [b"{}"], at=1, profile=PROFILE).requests
 
     assert "hf_abc" not in str(record.error)
+
+
+def test_a_part_of_a_token_is_no_part_of_an_error_event(stub: Stub) -> None:
+    """A long error event is redacted before it is cut, wherever the cut falls."""
+    messages = ["x " * (1_980 + number) + "hf_abcdefghijklmnopqrstuvwxyz" for number in range(40)]
+    events = [f"data: {json.dumps({'error': {'message': message}})}\n\n".encode() for message in messages]
+    stub.on("/v1/completions", *[stub.stream(event) for event in events])
+    records = HttpLoadDriver().run_point(stub.target, [b"{}"] * 40, at=1, profile=PROFILE).requests
+
+    assert not [record.error for record in records if "hf_" in str(record.error)]
 
 
 def test_model_ids_that_are_numbers_mean_another_model(

@@ -14,12 +14,22 @@ from pytest_specgate.core.arms import Arm
 from pytest_specgate.core.counters import CounterPage, Sample
 from pytest_specgate.core.errors import RecordError
 from pytest_specgate.core.profile import RequestProfile
-from pytest_specgate.core.records import BootRecord, PointRecord, RequestRecord, WindowRecord
+from pytest_specgate.core.records import BootRecord, ClientRecord, PointRecord, RequestRecord, WindowRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PROFILE = RequestProfile(input_tokens=8, output_tokens=3, requests={1: 10, 8: 16}, stop=("<end>",))
+CLIENT = ClientRecord(
+    processes=1,
+    wall_s=10.0,
+    cpu_s=0.5,
+    busiest_cpu_share=0.05,
+    lag_p50_s=0.001,
+    lag_p99_s=0.002,
+    lag_max_s=0.004,
+    late_sends_p99_s=None,
+)
 
 
 def make_record(*, finished: bool = True) -> WindowRecord:
@@ -27,6 +37,7 @@ def make_record(*, finished: bool = True) -> WindowRecord:
     page = CounterPage(samples=(Sample(name="vllm:generation_tokens_total", labels={"engine": "0"}, value=1.5),))
     request = RequestRecord(
         index=0,
+        due_s=None,
         sent_s=0.25,
         status=200,
         error=None,
@@ -51,7 +62,18 @@ def make_record(*, finished: bool = True) -> WindowRecord:
         boot_s=30.5,
         profile={"seed": 0, "stop": ["<end>"], "revision": None, "ignore_eos": True, "temperature": 0.7},
         resolved={"speculative_config": None},
-        points=(PointRecord(concurrency=1, requests=(request,), before=page, after=page, other_cpu_share=None),),
+        points=(
+            PointRecord(
+                at=1,
+                requests=(request,),
+                gaps=None,
+                client=CLIENT,
+                before=page,
+                after=page,
+                gpus=None,
+                other_cpu_share=None,
+            ),
+        ),
     )
     return WindowRecord(
         created_at="2026-11-29T12:00:00.123+00:00",
@@ -99,7 +121,7 @@ def test_a_record_is_text_that_people_can_read(stored: Path) -> None:
     """Indented UTF-8 with a line end at its end, and absent values as null, never as NaN."""
     text = stored.read_bytes().decode("utf-8")
 
-    assert text.startswith('{\n "schema_version": 1,\n')
+    assert text.startswith('{\n "schema_version": 2,\n')
     assert text.endswith("}\n")
     assert "serve 漢" in text
     assert "NaN" not in text
@@ -199,7 +221,7 @@ def test_case_114_what_is_no_number_is_refused_with_file_and_key(
     with pytest.raises(RecordError) as caught:
         load_record(path)
     assert str(caught.value) == (
-        f"{path} is no window record of schema 1: boots.0.points.0.requests.0.ttft_s: "
+        f"{path} is no window record of schema 2: boots.0.points.0.requests.0.ttft_s: "
         "Input should be a finite number, got 'float'"
     )
 
@@ -227,9 +249,12 @@ def test_case_114_null_is_missing_and_not_zero(altered: Callable[[str, str], Pat
         ('"finished":true', '"finished":null', "finished: "),
         ('"name":"off"', '"name":"two words"', "arms.0.name: "),
         ('"input_tokens":8', '"input_tokens":"8"', "profile.input_tokens: "),
-        ('"schema_version":1', '"schema_version":null', "schema_version: "),
-        ('"schema_version":1', '"schema_version":"1"', "schema_version: "),
-        ('"schema_version":1', '"schema_version":2', "schema_version: "),
+        ('"schema_version":2', '"schema_version":null', "schema_version: "),
+        ('"schema_version":2', '"schema_version":"2"', "schema_version: "),
+        ('"schema_version":2', '"schema_version":1', "schema_version: "),
+        ('"schema_version":2', '"schema_version":3', "schema_version: "),
+        ('"at":1', '"concurrency":1', "boots.0.points.0."),
+        ('"at":1', '"at":true', "boots.0.points.0.at: "),
         ('"cpus":2', '"cpus":NaN', "host.cpus: "),
         ('"temperature":0.7', '"temperature":NaN', "boots.0.profile.temperature: "),
     ],
@@ -242,7 +267,7 @@ def test_case_115_a_wrong_value_is_refused_with_file_and_key(
 
     with pytest.raises(RecordError) as caught:
         load_record(path)
-    assert str(caught.value).startswith(f"{path} is no window record of schema 1: {place}")
+    assert str(caught.value).startswith(f"{path} is no window record of schema 2: {place}")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,14 @@ from pytest_specgate.core.counters import CounterPage, Sample, SpeculationDelta
 from pytest_specgate.core.gate import Gate, NoiseFloor, Threshold
 from pytest_specgate.core.identity import observed_fields
 from pytest_specgate.core.profile import RequestProfile, declared_fields
-from pytest_specgate.core.records import BootRecord, PairRecord, PointRecord, RequestRecord, WindowRecord
+from pytest_specgate.core.records import (
+    BootRecord,
+    ClientRecord,
+    PairRecord,
+    PointRecord,
+    RequestRecord,
+    WindowRecord,
+)
 from pytest_specgate.core.sse import Read
 
 if TYPE_CHECKING:
@@ -26,8 +34,10 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    Speed: TypeAlias = float | Mapping[int, float]
-    """How fast a boot is: for all points, or by concurrency."""
+    from pytest_specgate.core.levels import Level
+
+    Speed: TypeAlias = float | Mapping[Level, float]
+    """How fast a boot is: for all points, or by load level."""
 
 # The first look of a session imports scipy, and a busy machine is no fault of the code: examples have no deadline.
 settings.register_profile("core", deadline=None)
@@ -35,8 +45,33 @@ settings.load_profile("core")
 
 DATA = Path(__file__).parent / "data"
 MODEL = "tiny"
+CLIENT = ClientRecord(
+    processes=1,
+    wall_s=10.0,
+    cpu_s=0.5,
+    busiest_cpu_share=0.05,
+    lag_p50_s=0.001,
+    lag_p99_s=0.002,
+    lag_max_s=0.004,
+    late_sends_p99_s=None,
+)
+"""A client that was never near its limits."""
+
 TOKENS = 11
 """Output tokens of every request built here."""
+
+STEP_COUNT, STEP_SUM = (f"{counters.STEPS[0]}_{part}" for part in ("count", "sum"))
+WARM_UP = {
+    counters.GENERATION_TOKENS: 44.0,
+    counters.PROMPT_TOKENS: 64.0,
+    counters.FIRST_TOKENS: 4.0,
+    counters.PREFIX_QUERIES: 64.0,
+    counters.PREFIX_HITS: 0.0,
+    counters.PREEMPTIONS: 0.0,
+    STEP_COUNT: 40.0,
+    STEP_SUM: 4.0,
+}
+"""What four warm-up requests leave behind."""
 
 
 class Build:
@@ -71,7 +106,7 @@ class Build:
     @staticmethod
     def threshold(
         metric: str = "output_throughput",
-        at: int = 1,
+        at: Level = 1,
         *,
         margin: float = 0.05,
         floor: float | None = 0.01,
@@ -91,6 +126,7 @@ class Build:
         """Return a complete answer of eleven tokens, sent at the start of its point."""
         fields: dict[str, object] = {
             "index": index,
+            "due_s": None,
             "sent_s": 0.0,
             "status": 200,
             "error": None,
@@ -138,31 +174,64 @@ class Build:
         cls, requests: Sequence[RequestRecord], *, speculation: SpeculationDelta | None = None
     ) -> tuple[CounterPage, CounterPage]:
         """Return the pages before and after some requests; warm-up traffic is in both."""
-        count = len(requests)
-        tokens = sum(request.output_tokens or 0 for request in requests)
-        before = {counters.GENERATION_TOKENS: 44.0, counters.STEP_COUNT: 40.0, counters.STEP_SUM: 4.0}
-        steps = (tokens - count) / 2.5
-        after = {counters.GENERATION_TOKENS: 44.0 + tokens, counters.STEP_COUNT: 40 + steps, counters.STEP_SUM: 4.0 + 2}
+        before, rises = dict(WARM_UP), cls._rises(requests)
         zeros: tuple[int, ...] = ()
         if speculation is not None:
             zeros = (0,) * len(speculation.accepted_per_position)
             before |= dict.fromkeys((counters.DRAFTS, counters.DRAFT_TOKENS, counters.ACCEPTED_TOKENS), 0.0)
-            after[counters.DRAFTS] = speculation.drafts
-            after[counters.DRAFT_TOKENS] = speculation.draft_tokens
-            after[counters.ACCEPTED_TOKENS] = speculation.accepted_tokens
+            rises[counters.DRAFTS] = speculation.drafts
+            rises[counters.DRAFT_TOKENS] = speculation.draft_tokens
+            rises[counters.ACCEPTED_TOKENS] = speculation.accepted_tokens
+            rises[STEP_COUNT] -= sum(speculation.accepted_per_position)
+        after = {name: value + rises.get(name, 0) for name, value in before.items()}
         positions = speculation.accepted_per_position if speculation else ()
         return (
             cls.page(before, positions=zeros, finished={"length": 4, "abort": 0}),
-            cls.page(after, positions=positions, finished={"length": 4 + count, "abort": 0}),
+            cls.page(after, positions=positions, finished={"length": 4 + len(requests), "abort": 0}),
         )
+
+    @staticmethod
+    def _rises(requests: Sequence[RequestRecord]) -> dict[str, float]:
+        """Return what a server counts of some requests without drafts: a step for every token but the first."""
+        count = len(requests)
+        tokens = sum(request.output_tokens or 0 for request in requests)
+        prompts = sum(request.prompt_tokens or 0 for request in requests)
+        return {
+            counters.GENERATION_TOKENS: tokens,
+            counters.PROMPT_TOKENS: prompts,
+            counters.FIRST_TOKENS: count,
+            counters.PREFIX_QUERIES: prompts,
+            STEP_COUNT: tokens - count,
+            STEP_SUM: math.fsum((request.last_token_s or 0) - (request.ttft_s or 0) for request in requests),
+        }
+
+    @staticmethod
+    def risen(point: PointRecord, name: str, rise: float, **labels: str) -> PointRecord:
+        """Return the point with a counter of its later page raised."""
+        samples = [
+            sample.model_copy(update={"value": sample.value + rise})
+            if sample.name == name and labels.items() <= sample.labels.items()
+            else sample
+            for sample in point.after.samples
+        ]
+        return point.model_copy(update={"after": CounterPage(samples=tuple(samples))})
 
     @classmethod
     def point(
-        cls, requests: Sequence[RequestRecord], *, at: int = 1, speculation: SpeculationDelta | None = None
+        cls, requests: Sequence[RequestRecord], *, at: Level = 1, speculation: SpeculationDelta | None = None
     ) -> PointRecord:
         """Return a point of some requests, with counters that agree with them."""
         before, after = cls.snapshots(requests, speculation=speculation)
-        return PointRecord(concurrency=at, requests=tuple(requests), before=before, after=after, other_cpu_share=0.1)
+        return PointRecord(
+            at=at,
+            requests=tuple(requests),
+            gaps=None,
+            client=CLIENT,
+            before=before,
+            after=after,
+            gpus=0,
+            other_cpu_share=0.1,
+        )
 
     @classmethod
     def boot(cls, arm: Arm, profile: RequestProfile, *, speed: Speed = 1.0, number: int = 1) -> BootRecord:
@@ -219,12 +288,12 @@ class Build:
 
     @classmethod
     def edited_point(
-        cls, record: WindowRecord, *, arm: str, at: int = 1, edit: Callable[[PointRecord], PointRecord]
+        cls, record: WindowRecord, *, arm: str, at: Level = 1, edit: Callable[[PointRecord], PointRecord]
     ) -> WindowRecord:
         """Return the window with one point of an arm's first boot changed."""
 
         def change(boot: BootRecord) -> BootRecord:
-            points = [edit(point) if point.concurrency == at else point for point in boot.points]
+            points = [edit(point) if point.at == at else point for point in boot.points]
             return boot.model_copy(update={"points": tuple(points)})
 
         return cls.edited(record, arm=arm, edit=change)

@@ -39,8 +39,8 @@ PROFILE_MISTAKES = [
 CLAIM_MISTAKES = [
     ({"fractoin": 0.05}, "Threshold has no field 'fractoin'; did you mean 'fraction'?"),
     ({"metric": "ttft_50"}, "there is no metric 'ttft_50'; did you mean 'ttft_p50'?"),
-    ({"at": 0}, "Threshold.at: input should be greater than 0, got 0"),
-    ({"at": True}, "Threshold.at: input should be a valid integer, got True"),
+    ({"at": 0}, "Threshold: a concurrency of 0 sends nothing: write 1 or more"),
+    ({"at": True}, "Threshold: True is no load level: write a concurrency as 8, an arrival rate as '4/s'"),
     ({"kind": "worse"}, "Threshold.kind: input should be 'not_worse' or 'better', got 'worse'"),
     ({"fraction": NAN}, "Threshold.fraction: input should be a finite number, got nan"),
     ({"fraction": -0.01}, "Threshold.fraction: input should be greater than or equal to 0, got -0.01"),

@@ -118,6 +118,8 @@ def test_observed_fields_of_a_point(build: type[Build]) -> None:
         "observed_prompt_tokens.c8",
         "observed_output_tokens.c8",
         "observed_finish_reasons.c8",
+        "arrivals_sha256.c8",
+        "client_processes.c8",
     }
     assert fields["observed_output_tokens.c8"] == [11, None]
 

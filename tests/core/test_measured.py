@@ -98,7 +98,7 @@ def test_a_metric_without_enough_requests_has_no_value(build: type[Build]) -> No
     """A sound point that cannot support a percentile says what it would need."""
     first, _ = _window(build).values("ttft_p99", arm="k4", at=1)
 
-    assert first == Measured(None, "10 requests have a value, p99 needs 500")
+    assert first == Measured(None, "10 requests have a value, and 500 are needed")
 
 
 def test_an_arm_that_never_ran_has_no_values(build: type[Build]) -> None:
@@ -112,7 +112,7 @@ def test_an_arm_that_never_ran_has_no_values(build: type[Build]) -> None:
     ("metric", "arm", "at", "problem"),
     [
         ("ttft_p50", "k5", 1, "the window has no arm 'k5'; did you mean 'k4'?"),
-        ("ttft_p50", "k4", 2, "at=2 is no point of the profile, which measures c=1, 8"),
+        ("ttft_p50", "k4", 2, "at=2 is no point of the profile, which measures c=1, c=8"),
         ("ttft_50", "k4", 1, "there is no metric 'ttft_50'; did you mean 'ttft_p50'?"),
     ],
 )

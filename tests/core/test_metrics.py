@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_specgate.core import metrics
-from pytest_specgate.core.metrics import METRICS, bunched_sends, decode_rate, e2e, measure, tpot, ttft
+from pytest_specgate.core.estimators import Estimate
+from pytest_specgate.core.metrics import METRICS, Measured, measure
+from pytest_specgate.core.quantities import bunched_sends, decode_rate, e2e, tpot, ttft
 
 if TYPE_CHECKING:
+    from pytest_specgate.core.profile import RequestProfile
     from pytest_specgate.core.records import PointRecord, RequestRecord
     from tests.core.conftest import Build
+
+
+def _measure(build: type[Build], name: str, point: PointRecord) -> Measured:
+    return measure(name, point, build.profile())
 
 
 def _timed(build: type[Build], *, first: float, last: float, tokens: int | None) -> RequestRecord:
@@ -34,7 +40,7 @@ def test_case_29_single_token_answers_have_no_tpot(build: type[Build]) -> None:
 
     assert [tpot(request) for request in requests] == [None, None, pytest.approx(0.020)]
     assert [decode_rate(request) for request in requests[:2]] == [None, None]
-    assert measure("tpot_p50", build.point(requests)).missing == "1 requests have a value, p50 needs 10"
+    assert _measure(build, "tpot_p50", build.point(requests)).missing == "1 requests have a value, and 10 are needed"
 
 
 @pytest.mark.parametrize(
@@ -56,16 +62,16 @@ def test_case_30_impossible_times_are_no_value(
     first, last = times
     odd = build.request(7, ttft_s=first, last_token_s=last, output_tokens=11)
 
-    measured = measure(name, build.point([*(build.request(index) for index in range(10)), odd]))
+    measured = _measure(build, name, build.point([*(build.request(index) for index in range(10)), odd]))
 
-    assert measured == metrics.Measured(None, f"request 7 has an impossible value: {shown}")
+    assert measured == Measured(None, f"request 7 has an impossible value: {shown}")
 
 
 def test_the_first_impossible_request_is_named(build: type[Build]) -> None:
     """Of several requests with an impossible time the first in sending order is named."""
     odd = [build.request(index, ttft_s=0.0) for index in (4, 2)]
 
-    measured = measure("ttft_p50", build.point([*(build.request() for _ in range(10)), *odd]))
+    measured = _measure(build, "ttft_p50", build.point([*(build.request() for _ in range(10)), *odd]))
 
     assert measured.missing == "request 4 has an impossible value: 0"
 
@@ -79,7 +85,7 @@ def test_case_32_output_throughput_without_the_prompt(build: type[Build]) -> Non
     """Case 32: output throughput counts output tokens only."""
     request = build.request(ttft_s=1.0, last_token_s=4.0, prompt_tokens=50_000, output_tokens=100)
 
-    assert measure("output_throughput", build.point([request])).value == pytest.approx(25)
+    assert _measure(build, "output_throughput", build.point([request])).value == pytest.approx(25)
 
 
 def test_case_33_decode_rate_over_the_decode_window(build: type[Build]) -> None:
@@ -96,14 +102,14 @@ def test_case_34_failures_are_not_averaged_in(build: type[Build]) -> None:
 
     point = build.point([*good, *cut, build.failed()])
 
-    assert measure("e2e_p50", point).value == pytest.approx(0.8)
-    assert measure("request_throughput", point).value == pytest.approx(10 / 0.8)
+    assert _measure(build, "e2e_p50", point).value == pytest.approx(0.8)
+    assert _measure(build, "request_throughput", point).value == pytest.approx(10 / 0.8)
 
 
 @pytest.mark.parametrize("name", [name for name in METRICS if METRICS[name].source == "client"])
 def test_case_35_everything_failed(build: type[Build], name: str) -> None:
     """Case 35: a point of which every request failed has no figure at all, and each says why."""
-    measured = measure(name, build.point([build.failed(index) for index in range(10)]))
+    measured = _measure(build, name, build.point([build.failed(index) for index in range(10)]))
 
     assert measured.value is None
     assert measured.missing
@@ -122,19 +128,19 @@ def test_an_unknown_token_count_is_seen(build: type[Build], *, name: str, tokens
     """An answer without the server's count has no TPOT, which is not the same as an answer of one token."""
     odd = build.request(3, output_tokens=tokens)
 
-    measured = measure(name, build.point([*(build.request(index) for index in range(10)), odd]))
+    measured = _measure(build, name, build.point([*(build.request(index) for index in range(10)), odd]))
 
     assert (math.isnan(tpot(odd) or 0.0), math.isnan(decode_rate(odd) or 0.0)) == (True, True)
-    assert measured == metrics.Measured(None, "request 3 has an impossible value: nan")
+    assert measured == Measured(None, "request 3 has an impossible value: nan")
 
 
 def test_a_missing_token_count_leaves_no_throughput(build: type[Build]) -> None:
     """One request without usage makes the tokens of the point unknown, not smaller."""
     requests = [build.request(0), build.request(1, output_tokens=None)]
 
-    measured = measure("output_throughput", build.point(requests))
+    measured = _measure(build, "output_throughput", build.point(requests))
 
-    assert measured == metrics.Measured(None, "the server sent no usage for some requests, so their tokens are unknown")
+    assert measured == Measured(None, "the server sent no usage for some requests, so their tokens are unknown")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +156,7 @@ def test_a_missing_time_is_seen(build: type[Build], *, changes: dict[str, Any], 
     point = build.point([*(build.request(index) for index in range(10)), odd])
 
     for name in names:
-        assert measure(name, point) == metrics.Measured(None, "request 10 has an impossible value: nan")
+        assert _measure(build, name, point) == Measured(None, "request 10 has an impossible value: nan")
 
 
 def test_an_answer_without_any_token_event_is_not_left_out(build: type[Build]) -> None:
@@ -159,7 +165,7 @@ def test_an_answer_without_any_token_event_is_not_left_out(build: type[Build]) -
     point = build.point([*(build.request(index) for index in range(10)), *empty])
 
     for name in ("ttft_p50", "e2e_p50", "tpot_p50", "decode_rate_p50"):
-        assert measure(name, point) == metrics.Measured(None, "request 10 has an impossible value: nan")
+        assert _measure(build, name, point) == Measured(None, "request 10 has an impossible value: nan")
     assert (math.isnan(ttft(empty[0])), math.isnan(e2e(empty[0]))) == (True, True)
 
 
@@ -168,8 +174,8 @@ def test_answers_of_one_token_are_left_out_of_a_percentile(build: type[Build]) -
     single = [build.request(n, ttft_s=0.1, last_token_s=0.1, output_tokens=1) for n in (10, 11)]
     point = build.point([*(build.request(index) for index in range(10)), *single])
 
-    assert measure("tpot_p50", point).value == pytest.approx(0.1)
-    assert measure("decode_rate_p50", point).value == pytest.approx(10)
+    assert _measure(build, "tpot_p50", point).value == pytest.approx(0.1)
+    assert _measure(build, "decode_rate_p50", point).value == pytest.approx(10)
 
 
 def test_latencies_of_a_request(build: type[Build]) -> None:
@@ -188,29 +194,31 @@ def test_throughput_lasts_from_first_send_to_last_token(build: type[Build]) -> N
     ]
     point = build.point(requests)
 
-    assert measure("output_throughput", point).value == pytest.approx(33 / 4)
-    assert measure("request_throughput", point).value == pytest.approx(3 / 4)
+    assert _measure(build, "output_throughput", point).value == pytest.approx(33 / 4)
+    assert _measure(build, "request_throughput", point).value == pytest.approx(3 / 4)
 
 
 def test_a_point_of_no_length_has_no_throughput(build: type[Build]) -> None:
     """A point whose last token came at its first send has no throughput."""
-    measured = measure("request_throughput", build.point([_timed(build, first=0.0, last=0.0, tokens=2)]))
+    measured = _measure(build, "request_throughput", build.point([_timed(build, first=0.0, last=0.0, tokens=2)]))
 
-    assert measured == metrics.Measured(None, "the point lasted 0 s")
+    assert measured == Measured(None, "the point lasted 0 s")
 
 
 def test_percentiles_interpolate_linearly(build: type[Build]) -> None:
     """A percentile is numpy's linear one over the requests of a point."""
     requests = [_timed(build, first=0.1 * n, last=9.0, tokens=5) for n in range(1, 13)]
 
-    assert measure("ttft_p50", build.point(requests)).value == pytest.approx(0.65)
+    assert _measure(build, "ttft_p50", build.point(requests)).value == pytest.approx(0.65)
 
 
 def test_speculation_metrics_come_from_counters(build: type[Build]) -> None:
     """Acceptance and tokens per step are those of the counters around the point."""
     point = build.point([build.request(n) for n in range(10)], speculation=build.drafted(10, k=4))
 
-    figures = [measure(name, point).value for name in ("acceptance_rate", "acceptance_length", "tokens_per_step")]
+    figures = [
+        _measure(build, name, point).value for name in ("acceptance_rate", "acceptance_length", "tokens_per_step")
+    ]
 
     assert figures == [pytest.approx(60 / 160), pytest.approx(2.5), pytest.approx(2.5)]
 
@@ -223,8 +231,8 @@ def test_case_48_no_acceptance_without_drafts(build: type[Build], name: str) -> 
 
     off, inactive = build.point(requests), build.point(requests, speculation=idle)
 
-    expected = metrics.Measured(None, "nothing was drafted or decoded between the two scrapes")
-    assert measure(name, off) == measure(name, inactive) == expected
+    expected = Measured(None, "nothing was drafted or decoded between the two scrapes")
+    assert _measure(build, name, off) == _measure(build, name, inactive) == expected
 
 
 def test_case_46_a_reset_counter_gives_no_figure(build: type[Build]) -> None:
@@ -232,7 +240,7 @@ def test_case_46_a_reset_counter_gives_no_figure(build: type[Build]) -> None:
     point = build.point([build.request(0)])
     swapped = point.model_copy(update={"before": point.after, "after": point.before})
 
-    measured = measure("tokens_per_step", swapped)
+    measured = _measure(build, "tokens_per_step", swapped)
 
     assert measured.value is None
     assert "counter reset: vllm:" in (measured.missing or "")
@@ -244,13 +252,15 @@ def test_a_figure_that_is_no_number_is_missing(
 ) -> None:
     """Whatever a formula gives, NaN and infinity never leave the table."""
 
-    def compute(point: PointRecord) -> float:
-        return value
+    def compute(point: PointRecord, profile: RequestProfile) -> Estimate:
+        return Estimate(value, 1)
 
-    odd = dataclasses.replace(METRICS["output_throughput"], value=compute)
+    odd = dataclasses.replace(METRICS["output_throughput"], compute=compute)
     monkeypatch.setitem(METRICS, "output_throughput", odd)
 
-    assert measure("output_throughput", build.point([build.request()])).missing == f"output_throughput is {value}"
+    assert (
+        _measure(build, "output_throughput", build.point([build.request()])).missing == f"output_throughput is {value}"
+    )
 
 
 def test_case_89_a_nan_time_is_impossible(build: type[Build]) -> None:
@@ -259,9 +269,10 @@ def test_case_89_a_nan_time_is_impossible(build: type[Build]) -> None:
 
     for value, shown in ((math.nan, "nan"), (math.inf, "inf"), (-math.inf, "-inf")):
         broken = requests[3].model_copy(update={"ttft_s": value})
-        measured = measure("ttft_p50", build.point([*requests, broken]))
+        point = build.point(requests).model_copy(update={"requests": (*requests, broken)})
+        measured = _measure(build, "ttft_p50", point)
 
-        assert measured == metrics.Measured(None, f"request 3 has an impossible value: {shown}")
+        assert measured == Measured(None, f"request 3 has an impossible value: {shown}")
 
 
 @pytest.mark.parametrize(
@@ -271,6 +282,7 @@ def test_case_89_a_nan_time_is_impossible(build: type[Build]) -> None:
         pytest.param(2, (0, 0, 1.0, 1.1, 1.2, 1.3), 0.0, id="one by one"),
         pytest.param(2, (0, 0, 1.0, 1.001, 1.5, 2.0), 0.5, id="half of them"),
         pytest.param(2, (0, 0, 1.0, 1.011), 0.0, id="just apart"),
+        pytest.param(2, (0, 0, 0.01, 0.02), 0.0, id="as far apart as counts"),
         pytest.param(2, (1.0, 0, 0, 1.001), 1.0, id="in any order"),
         pytest.param(1, (0, 1, 2, 3), None, id="one worker"),
         pytest.param(2, (0, 0, 1), None, id="no second wave"),

@@ -9,16 +9,34 @@ from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.metrics import METRICS, Metric, metric
 
 ROWS = [pytest.param(row, id=name) for name, row in METRICS.items()]
-SUFFIXES = {"s": "_s", "tokens/s": "_tokens_per_s", "requests/s": "_per_s", "tokens": "_tokens", "share": ""}
+SUFFIXES = {
+    "s": "_s",
+    "tokens/s": "_tokens_per_s",
+    "tokens/s/GPU": "_tokens_per_s",
+    "requests/s": "_per_s",
+    "tokens": "_tokens",
+    "requests": "_requests",
+    "share": "",
+}
+SHOWN_ONLY = {"achieved_concurrency", "tokens_per_chunk"}
+PERCENTILES = [pytest.param(row, id=name) for name, row in METRICS.items() if row.estimator.startswith("p")]
+OTHERS = [pytest.param(row, id=name) for name, row in METRICS.items() if not row.estimator.startswith("p")]
 
 
 @pytest.mark.parametrize("row", ROWS)
 def test_every_row_is_complete(row: Metric) -> None:
-    """Every metric has a label, a formula in words, a unit, a direction and a source."""
+    """Every metric has a label, a statistic, a formula and a weighting in words, a unit, a direction and a source."""
     assert metric(row.name) is row
-    assert all([row.label, row.formula, row.unit, row.source])
-    assert row.better in {"higher", "lower"}
+    assert all([row.label, row.estimator, row.formula, row.weighting, row.unit, row.source, row.counted])
+    assert row.better in {"higher", "lower", "neither"}
     assert row.higher_is_better == (row.better == "higher")
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_only_what_has_a_better_direction_is_gated(row: Metric) -> None:
+    """A figure that is neither good nor bad is shown and never gated; everything else may be."""
+    assert (row.better == "neither") == (row.name in SHOWN_ONLY)
+    assert row.gated == (row.name not in SHOWN_ONLY)
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -27,16 +45,29 @@ def test_stored_keys_carry_the_unit(row: Metric) -> None:
     assert row.stored_key == row.name + SUFFIXES[row.unit]
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_minimum_number_of_requests(row: Metric) -> None:
-    """A percentile q asks for the smallest n with n * min(q, 1 - q) >= 5, anything else for one request."""
-    if row.quantile is None:
-        assert row.minimum_requests == 1
-        return
-    tail = min(row.quantile, 1 - row.quantile)
+@pytest.mark.parametrize("row", PERCENTILES)
+def test_minimum_number_of_a_percentile(row: Metric) -> None:
+    """A percentile q asks for the smallest n with n * min(q, 1 - q) >= 5, of requests or of gaps."""
+    q = float(row.estimator.removeprefix("p")) / 100
+    tail = min(q, 1 - q)
 
-    assert row.minimum_requests * tail >= 5 - 1e-9
-    assert (row.minimum_requests - 1) * tail < 5
+    assert row.minimum_n * tail >= 5 - 1e-9
+    assert (row.minimum_n - 1) * tail < 5
+    assert row.name.endswith(f"_{row.estimator}")
+
+
+@pytest.mark.parametrize("row", OTHERS)
+def test_minimum_number_of_anything_else(row: Metric) -> None:
+    """A mean and a ratio need one value."""
+    assert row.estimator in {"mean", "ratio of sums"}
+    assert (row.minimum_n, row.minimum_requests) == (1, 1)
+
+
+def test_gaps_are_no_requests() -> None:
+    """A percentile over gaps asks for gaps; how many requests give them is not known beforehand."""
+    row = metric("inter_chunk_p99")
+
+    assert (row.counted, row.minimum_n, row.minimum_requests) == ("gaps", 500, 1)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +87,12 @@ def test_case_38_published_minimum(name: str, needed: int) -> None:
         ("acceptance_rate", "higher"),
         ("acceptance_length", "higher"),
         ("tokens_per_step", "higher"),
+        ("goodput", "higher"),
+        ("output_throughput_per_gpu", "higher"),
+        ("step_time", "lower"),
+        ("first_text_p90", "lower"),
+        ("tpot_pooled", "lower"),
+        ("inter_chunk_mean", "lower"),
         ("tpot_p50", "lower"),
         ("ttft_p50", "lower"),
         ("e2e_p99", "lower"),
@@ -70,6 +107,37 @@ def test_percentiles_lie_on_the_bad_side() -> None:
     """Latencies have high percentiles, rates low ones: the tail that hurts."""
     assert {"ttft_p99", "tpot_p95", "e2e_p90", "decode_rate_p1", "decode_rate_p5", "decode_rate_p10"} <= set(METRICS)
     assert not {"ttft_p1", "decode_rate_p99"} & set(METRICS)
+
+
+def test_no_mean_of_a_rate() -> None:
+    """Means are of times: that of a rate would let one fast request outweigh many slow ones."""
+    assert {name for name in METRICS if name.endswith("_mean")} == {
+        "ttft_mean",
+        "first_text_mean",
+        "tpot_mean",
+        "e2e_mean",
+        "inter_chunk_mean",
+    }
+
+
+def test_rows_of_chunks_say_so() -> None:
+    """Only gaps between chunks are times per chunk; only acceptance needs speculation in both arms."""
+    rows = {name for name, row in METRICS.items() if row.per_chunk}
+
+    assert rows == {name for name in METRICS if name.startswith("inter_chunk_")}
+    assert {name for name, row in METRICS.items() if row.needs_speculation} == {"acceptance_rate", "acceptance_length"}
+
+
+def test_rows_of_the_server_say_what_they_count() -> None:
+    """A figure of the server's counters names them as its source and what it is taken of."""
+    counted = {name: row.counted for name, row in METRICS.items() if row.source == "server counters"}
+
+    assert counted == {
+        "acceptance_rate": "draft tokens",
+        "acceptance_length": "drafts",
+        "tokens_per_step": "decode steps",
+        "step_time": "decode steps",
+    }
 
 
 def test_headline_rows_exist() -> None:

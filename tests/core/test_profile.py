@@ -38,6 +38,10 @@ OTHER: dict[str, Any] = {
     "stop": ("\n",),
     "extra_body": {"echo": True},
     "request_timeout_s": 60.0,
+    "burstiness": 0.5,
+    "goodput_limits": {"ttft": "500ms"},
+    "prefix_cache": "warm",
+    "client_processes": 2,
 }
 
 JSON = st.recursive(
@@ -103,8 +107,8 @@ def test_extra_fields_shadow_nothing(build: type[Build], name: str) -> None:
     ("requests", "problem"),
     [
         ({8: 4}, "point c=8 has 4 requests; each of its 8 workers needs at least one"),
-        ({0: 4}, "point c=0 has 4 requests"),
-        ({-1: 4}, "point c=-1 has 4 requests"),
+        ({0: 4}, "a concurrency of 0 sends nothing: write 1 or more"),
+        ({-1: 4}, "a concurrency of -1 sends nothing: write 1 or more"),
         ({1: 0}, "point c=1 has 0 requests"),
     ],
 )
@@ -135,8 +139,15 @@ def test_fingerprint_ignores_the_order_of_writing(build: type[Build]) -> None:
 
 @pytest.mark.parametrize("field", sorted(OTHER))
 def test_fingerprint_covers_every_field(build: type[Build], field: str) -> None:
-    """Changing any single field of a profile changes its fingerprint."""
-    assert build.profile(**{field: OTHER[field]}).fingerprint() != build.profile().fingerprint()
+    """Changing any single field of a profile changes its fingerprint: what it measures, or how, is another thing."""
+    open_loop = {"requests": {"4/s": 10}}
+
+    assert build.profile(**{**open_loop, field: OTHER[field]}).fingerprint() != build.profile(**open_loop).fingerprint()
+
+
+def test_burstiness_is_nothing_to_a_closed_loop(build: type[Build]) -> None:
+    """Without an arrival rate no request arrives by a schedule, so its burstiness tells no two loads apart."""
+    assert build.profile(burstiness=0.5).fingerprint() == build.profile().fingerprint()
 
 
 def test_every_field_is_covered_by_the_test_above(build: type[Build]) -> None:
@@ -171,7 +182,7 @@ def test_check_point_names_the_points_there_are(build: type[Build]) -> None:
     """A concurrency that is not measured is refused with those that are."""
     profiles.check_point(build.profile(), 8)
 
-    with pytest.raises(UsageError, match=r"^at=4 is no point of the profile, which measures c=1, 8$"):
+    with pytest.raises(UsageError, match=r"^at=4 is no point of the profile, which measures c=1, c=8$"):
         profiles.check_point(build.profile(), 4)
 
 

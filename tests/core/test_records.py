@@ -196,10 +196,10 @@ def test_every_record_is_of_the_strict_kind() -> None:
 
 def test_a_new_record_has_the_schema_of_today(build: type[Build]) -> None:
     """A record says in which schema it was written."""
-    assert _window(build).schema_version == SCHEMA_VERSION == 1
+    assert _window(build).schema_version == SCHEMA_VERSION == 2
 
 
-@pytest.mark.parametrize("version", [0, 2, 99, "1", None, [1]])
+@pytest.mark.parametrize("version", [0, 1, 3, 99, "2", None, [2]])
 def test_another_schema_version_is_refused(build: type[Build], version: Any) -> None:
     """A record of another schema is not judged as if it were of this one."""
     fields = {**json.loads(_window(build).model_dump_json()), "schema_version": version}

@@ -228,3 +228,9 @@ def test_no_secret_of_an_arm_is_stored(name: str) -> None:
 
     assert secrets_of(arm) == ("hunter2", "hunter3")
     assert not any(secret in str(stored) for secret in secrets_of(arm))
+
+
+@pytest.mark.parametrize("text", ['{"step_s_per_draft_token": 0.001}', '{"max_token": 5, "x": 1}'])
+def test_a_json_number_is_no_secret(text: str) -> None:
+    """Settings whose names end like those of secrets keep their numbers, and the JSON around them stays whole."""
+    assert redacted_text(text) == text

@@ -96,31 +96,18 @@ def test_too_few_requests(build: type[Build]) -> None:
     )
 
 
-def _with_counter(point: PointRecord, name: str, rise: float, **labels: str) -> PointRecord:
-    """Return the point with a counter of its later page raised."""
-    samples = [
-        sample.model_copy(update={"value": sample.value + rise})
-        if sample.name == name and labels.items() <= sample.labels.items()
-        else sample
-        for sample in point.after.samples
-    ]
-    return point.model_copy(update={"after": CounterPage(samples=tuple(samples))})
-
-
 def test_case_62_a_success_that_was_aborted(build: type[Build]) -> None:
     """Case 62: requests that the server aborted make the point invalid, although the client saw successes."""
-    point = _with_counter(build.point(_requests(build)), counters.FINISHED, 3, finished_reason="abort")
+    point = build.risen(build.point(_requests(build)), counters.FINISHED, 3, finished_reason="abort")
 
-    assert _problem(build, point) == (
-        "aborted-requests",
-        "arm off at c=1: the server ended requests by {'abort': 3}",
-    )
+    ended = "the server ended requests that the client saw complete: 3 by abort (all: {'length': 10, 'abort': 3})"
+    assert _problem(build, point) == ("aborted-requests", f"arm off at c=1: {ended}")
 
 
 @pytest.mark.parametrize(("rise", "reason", "theirs"), [(7, "foreign-traffic", 117), (-7, "counter-mismatch", 103)])
 def test_tokens_of_server_and_client_must_agree(build: type[Build], *, rise: float, reason: str, theirs: int) -> None:
     """More tokens at the server are somebody else's traffic, fewer are a broken count; both are invalid."""
-    point = _with_counter(build.point(_requests(build)), counters.GENERATION_TOKENS, rise)
+    point = build.risen(build.point(_requests(build)), counters.GENERATION_TOKENS, rise)
 
     words = f"arm off at c=1: the server generated {theirs} tokens, our requests received 110"
     assert _problem(build, point) == (reason, words)
@@ -137,7 +124,7 @@ def test_requests_without_usage(build: type[Build], count: int) -> None:
     assert seen == ("no-usage", words)
 
 
-@pytest.mark.parametrize("tokens", [0, 1, 10, 12])
+@pytest.mark.parametrize("tokens", [1, 10, 12])
 def test_case_77_an_answer_of_another_length(build: type[Build], tokens: int) -> None:
     """Case 77: where the end token is ignored, an answer that is shorter or longer than asked for is invalid."""
     odd = [build.request(index, output_tokens=tokens) for index in (4, 5)]
@@ -220,7 +207,7 @@ def test_an_arm_that_lost_its_speculation_counters(build: type[Build]) -> None:
         ({"accepted_per_position": (10, 20, 30, 0)}, "accepted tokens rise with the position: [10, 20, 30, 0]"),
         ({"draft_tokens": 59}, "60 tokens accepted of 59 drafted"),
         ({"draft_tokens": 161}, "161 draft tokens in 40 drafts of at most 4"),
-        ({"accepted_per_position": (30, 20, 10)}, "160 draft tokens in 40 drafts of at most 3"),
+        ({"accepted_per_position": (30, 20, 10)}, "3 draft positions are counted, not 4"),
     ],
 )
 def test_case_55_broken_identities(build: type[Build], *, changes: dict[str, Any], problem: str) -> None:

@@ -13,7 +13,7 @@ from pytest_specgate.core.validity import unproved
 
 if TYPE_CHECKING:
     from pytest_specgate.core.counters import CounterPage
-    from tests.core.conftest import Build
+    from tests.core.conftest import Build, Captured
 
 SPECULATION = (counters.DRAFTS, counters.DRAFT_TOKENS, counters.ACCEPTED_TOKENS)
 
@@ -90,6 +90,24 @@ def test_a_resolved_configuration_of_another_form_proves_nothing(
 
     assert seen is not None
     assert seen.message == f"arm {arm.name}: the server says of its speculation only {config!r}"
+
+
+def test_case_53_section_b_of_another_model(build: type[Build], captured: type[Captured]) -> None:
+    """Case 53: a page of `other` where Qwen/Qwen3-0.6B is expected is named with both, and the arm is not proved."""
+    page = captured.page("sample_b")
+    other = [
+        one.model_copy(update={"labels": {**one.labels, "model_name": "other"}}) if "model_name" in one.labels else one
+        for one in page.samples
+    ]
+    pages = page, page.model_copy(update={"samples": tuple(other)})
+
+    ours, theirs = (
+        unproved(build.arm(4), speculative_config=_resolved(4), page=seen, model="Qwen/Qwen3-0.6B") for seen in pages
+    )
+
+    assert ours is None
+    words = "arm k4: the server counts for model other, not for Qwen/Qwen3-0.6B"
+    assert theirs == Failure(reason="arm-not-as-declared", message=words)
 
 
 def test_case_53_somebody_elses_model(build: type[Build]) -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from pytest_specgate.adapters.storage import load_record
 from pytest_specgate.core import counters, validity
+from pytest_specgate.core.arrivals import arrival_times_s
+from pytest_specgate.core.metrics import METRICS, measure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +38,8 @@ K4 = OFF.vary(
     "k4",
     args={"speculative_config": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}},
 )
-LOAD = RequestProfile(prompts="code", input_tokens=96, output_tokens=24, requests={1: 10, 8: 16}, warmup_requests=2)
+POINTS = {1: 10, 8: 16, "3/s": 12}
+LOAD = RequestProfile(prompts="code", input_tokens=96, output_tokens=24, requests=POINTS, warmup_requests=2)
 PAIR = ArmPair(reference=OFF, candidate=K4, varies="args.speculative_config", profile=LOAD, rounds=2)
 FLOOR = noise_floor("30%", source="a busy two-core host")
 
@@ -161,6 +164,29 @@ def test_server_and_client_count_the_same(run: Run) -> None:
             # Each decode step of a sequence is one chunk: the identity that tokens per step rests on.
             chunks = sum(request.token_events for request in point.requests)
             assert point.counters.decode_steps() + len(point.requests) == chunks
+            steps = measure("tokens_per_step", point, run.record.profile).value
+            assert steps == (ours - len(point.requests)) / (chunks - len(point.requests))
+
+
+def test_an_open_loop_sends_when_requests_are_due(run: Run) -> None:
+    """Requests of a rate are sent at their times, never before, and at the same times in every boot."""
+    points = [point for boot in run.record.boots if (point := boot.point("3/s")) is not None]
+    due = {tuple(request.due_s for request in point.requests) for point in points}
+
+    assert len(points) == 4
+    assert due == {arrival_times_s(3.0, 12, burstiness=1.0, seed=0)}
+    assert all(request.sent_s >= (request.due_s or 0) for point in points for request in point.requests)
+
+
+def test_every_metric_has_a_value_or_a_reason(run: Run) -> None:
+    """On real points no metric is infinite, and what is missing says why."""
+    for boot in run.record.boots:
+        for point in boot.points:
+            for name in METRICS:
+                found = measure(name, point, run.record.profile)
+
+                assert (found.value is None) == bool(found.missing), name
+                assert found.value is None or 0 < found.value < float("inf"), name
 
 
 def test_junit_carries_the_figures(run: Run) -> None:

@@ -62,6 +62,12 @@ SPEED = not_worse("output_throughput", at=1, margin="30%", noise=FLOOR)
 UNDECIDABLE = not_worse("output_throughput", at=1, margin="1%", noise=noise_floor("95%", source="a made-up figure"))
 """
 
+_PATIENT: Final = """\
+    from pytest_specgate.core import validity
+
+    validity.LAG_S = 60.0  # The machine is shared with other tests: late stamps are no subject here.
+    """
+
 _RECORDED_ENGINE: Final = """\
     import os, pathlib, sys, time
 
@@ -176,6 +182,8 @@ class GateFolder:
     def write(self, name: str, text: str) -> Path:
         """Write a file; a gate file (``test_*.py``) gets the vocabulary of all gate files here at its top."""
         head = _HEAD.format(model=self.model) if name.startswith("test_") else ""
+        if head:
+            self.write("conftest.py", _PATIENT)
         path = self.folder / name
         path.write_text(head + "\n\n" + textwrap.dedent(text) if head else textwrap.dedent(text), encoding="utf-8")
         return path
@@ -258,7 +266,7 @@ def gate_folder(new_gate_folder: Callable[[], GateFolder]) -> GateFolder:
 
 _HEALTHY_GATES = """\
     ARGS = {"step_s": 0.004, "acceptance": [0.95]}
-    LOAD = load(requests={1: 10, 2: 10})
+    LOAD = load(requests={1: 10, 2: 10}, output_tokens=32)
     OFF, K4, K7 = arm("off", **ARGS), arm("k4", k=4, **ARGS), arm("k7", k=7, **ARGS)
     K4_OFF = pair(OFF, K4, varies="args.speculative_config", profile=LOAD)
     K7_K4 = pair(K4, K7, varies="args.speculative_config", profile=LOAD)

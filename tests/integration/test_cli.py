@@ -22,7 +22,7 @@ from pytest_specgate.core.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-SOURCE = Path(cli.__file__).parents[1]
+SOURCE = Path(cli.__file__).parents[2]
 
 
 @dataclass

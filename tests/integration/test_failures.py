@@ -147,7 +147,7 @@ def test_a_window_with_failures_is_finished_and_recorded(faulty: GateRun) -> Non
     """Its record loads like any other, with the failures and all verdicts in it."""
     record = faulty.record
 
-    assert (record.schema_version, record.finished, len(record.verdicts)) == (1, True, 8)
+    assert (record.schema_version, record.finished, len(record.verdicts)) == (2, True, 8)
     assert [boot.arm for boot in record.boots if boot.failure is not None] == ["dead", "dies", "errs"]
 
 

@@ -88,7 +88,7 @@ def _places(pattern: str, text: str) -> list[int]:
 def test_identity_is_printed_before_any_table(healthy: GateRun) -> None:
     """For every pair the line on the request profile comes first, and no figure stands above the first one."""
     identity = _places(r"request profile: (\d+) of \1 fields identical", healthy.output)
-    tables = _places(r"^ *c  metric", healthy.output)
+    tables = _places(r"^ *load  metric", healthy.output)
 
     assert len(identity) == len(tables) == 2
     assert identity[0] < tables[0] < identity[1] < tables[1]
@@ -102,7 +102,7 @@ def test_all_fields_of_the_profile_are_compared(healthy: GateRun) -> None:
     assert f"request profile: {len(fields)} of {len(fields)} fields identical" in healthy.output
     assert {"temperature", "ignore_eos", "warmup_requests", "tokenizer_sha256", "order_seed"} <= set(fields)
     assert sum(name.startswith("prompt") and name.endswith((".c1", ".c2")) for name in fields) == 2
-    assert fields["observed_output_tokens.c2"] == [16] * 10
+    assert fields["observed_output_tokens.c2"] == [32] * 10
 
 
 def test_a_mismatch_is_invalid_and_fails_the_run(mismatched: GateRun) -> None:

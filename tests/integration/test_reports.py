@@ -57,10 +57,10 @@ def test_speculation_is_shown_by_draft_position(healthy: GateRun) -> None:
     lines = healthy.summary.partition("speculation, from counter deltas")[2].partition("\n\n")[0].splitlines()
     rows = [line.split() for line in lines if line.startswith(("k4 ", "k7 ", "off "))]
 
-    assert [row[:2] for row in rows] == [["k4", "1"], ["k4", "2"], ["k7", "1"], ["k7", "2"]]
+    assert [row[:2] for row in rows] == [["k4", "c=1"], ["k4", "c=2"], ["k7", "c=1"], ["k7", "c=2"]]
     for row in rows:
-        rates = [float(cell) for cell in row[7:]]
-        assert len(rates) == int(row[0][1])
+        rates = [float(cell) for cell in row[-int(row[0][1]) :]]
+        assert len(row) == 9 + len(rates)
         assert rates == sorted(rates, reverse=True)
         assert 0 < rates[-1] <= rates[0] <= 1
 
@@ -78,7 +78,7 @@ def test_the_summary_names_boots_load_and_record(healthy: GateRun) -> None:
     (path,) = healthy.results.glob("*/record.json")
 
     assert "boots: 6 in 2 rounds (off k4 k7 / k7 k4 off)" in healthy.summary
-    assert "prose prompts of 16 tokens, 16 output tokens, 10 requests at c=1, 10 requests at c=2" in healthy.summary
+    assert "prose prompts of 16 tokens, 32 output tokens, 10 requests at c=1, 10 requests at c=2" in healthy.summary
     assert f"record: {path.relative_to(healthy.results.parent)}" in healthy.summary
 
 
@@ -156,13 +156,13 @@ def test_an_undecided_gate_alone_fails_the_run(distributed: GateRun) -> None:
 
 @pytest.mark.parametrize("run", ["healthy", "slowed", "faulty", "distributed"])
 def test_every_window_leaves_one_record(run: str, request: pytest.FixtureRequest) -> None:
-    """The record loads back, is of schema 1, and holds every boot with its command and resolved configuration."""
+    """The record loads back, is of schema 2, and holds every boot with its command and resolved configuration."""
     record = request.getfixturevalue(run).record
 
-    assert (record.schema_version, record.finished) == (1, True)
+    assert (record.schema_version, record.finished) == (2, True)
     assert len({boot.arm for boot in record.boots}) == len(record.arms)
     for boot in record.boots:
-        assert boot.failure or {point.concurrency for point in boot.points} == set(record.profile.points)
+        assert boot.failure or {point.at for point in boot.points} == set(record.profile.points)
         assert "--served-model-name" in boot.command
 
 
@@ -173,8 +173,8 @@ def test_the_record_holds_requests_and_counters(healthy: GateRun) -> None:
     assert point is not None
     assert [request.index for request in point.requests] == list(range(10))
     assert all(0 < (request.ttft_s or 0) <= (request.last_token_s or 0) for request in point.requests)
-    assert sum(request.output_tokens or 0 for request in point.requests) == 160
-    assert point.counters.total("vllm:generation_tokens_total") == 160
+    assert sum(request.output_tokens or 0 for request in point.requests) == 320
+    assert point.counters.total("vllm:generation_tokens_total") == 320
 
 
 def test_the_record_agrees_with_the_report(healthy: GateRun) -> None:

@@ -67,6 +67,27 @@ MISTAKES: Final = {
     ),
     "same_name_in_a_pair": ('pair(arm("on"), arm("on", seed=1))', "both arms are called 'on'"),
     "unknown_point": (_throughput('at=8, margin="5%"'), "at=8 is no point of the profile, which measures c=1"),
+    "level_in_quotes": (
+        _throughput('at="1", margin="5%"'),
+        "Threshold: '1' is no load level: write a concurrency as 8, an arrival rate as '4/s'",
+    ),
+    "level_of_nothing": (_throughput('at=0, margin="5%"'), "a concurrency of 0 sends nothing: write 1 or more"),
+    "unknown_rate": (_throughput('at="4/s", margin="5%"'), "at='4/s' is no point of the profile, which measures c=1"),
+    "rate_twice": ('load(requests={"4/s": 2, "4.0/s": 2})', "RequestProfile: point 4/s is there twice"),
+    "rate_of_one_request": ('load(requests={"4/s": 1})', "point 4/s has 1 requests; a rate of arrival needs 2 or more"),
+    "limit_without_unit": ('load(goodput_limits={"ttft": "500"})', "goodput_limits['ttft']='500' is no duration"),
+    "goodput_without_limits": (_gate('not_worse("goodput", at=1, margin="5%", noise=FLOOR)'), "goodput needs limits"),
+    "no_direction": (
+        _gate('not_worse("achieved_concurrency", at=1, margin="5%")'),
+        "Threshold: achieved_concurrency has no better direction: it is shown, and cannot be gated",
+    ),
+    "chunks_of_two_horizons": (
+        _gate(
+            'not_worse("inter_chunk_mean", at=1, margin="5%", noise=FLOOR)',
+            'pair(arm("off"), arm("k4", k=4), varies="args.speculative_config")',
+        ),
+        "inter_chunk_mean is a time per chunk",
+    ),
     "percentile_of_few_requests": (
         _gate('not_worse("ttft_p99", at=1, margin="5%", noise=FLOOR)'),
         "ttft_p99 at c=1 needs 500 requests, the profile has 2",

@@ -13,8 +13,17 @@ from pytest_specgate.core.counters import CounterPage, Sample
 from pytest_specgate.core.gate import Gate, NoiseFloor, Threshold
 from pytest_specgate.core.identity import observed_fields
 from pytest_specgate.core.judge import judge
+from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.profile import RequestProfile, declared_fields
-from pytest_specgate.core.records import BootRecord, Failure, PairRecord, PointRecord, RequestRecord, WindowRecord
+from pytest_specgate.core.records import (
+    BootRecord,
+    ClientRecord,
+    Failure,
+    PairRecord,
+    PointRecord,
+    RequestRecord,
+    WindowRecord,
+)
 from pytest_specgate.reporting.messages import Judged, failure_text, window_lines
 
 if TYPE_CHECKING:
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
+    from pytest_specgate.core.levels import Level
     from pytest_specgate.core.verdict import Verdict
 
 TOKENS = 11
@@ -36,21 +46,36 @@ def arm(k: int | None = None) -> Arm:
     return off if k is None else off.vary(f"k{k}", args={"speculative_config": config})
 
 
-def pair(reference: int | None = None, candidate: int = 4, *, rounds: int = 2) -> ArmPair:
+def pair(
+    reference: int | None = None, candidate: int = 4, *, rounds: int = 2, profile: RequestProfile = PROFILE
+) -> ArmPair:
     """Return a pair of arms by their draft horizons."""
     return ArmPair(
         reference=arm(reference),
         candidate=arm(candidate),
         varies="args.speculative_config",
-        profile=PROFILE,
+        profile=profile,
         rounds=rounds,
     )
+
+
+CLIENT = ClientRecord(
+    processes=1,
+    wall_s=10.0,
+    cpu_s=0.5,
+    busiest_cpu_share=0.05,
+    lag_p50_s=0.001,
+    lag_p99_s=0.002,
+    lag_max_s=0.004,
+    late_sends_p99_s=None,
+)
 
 
 def request(index: int, *, speed: float) -> RequestRecord:
     """Return a complete answer: TTFT and TPOT of 100 ms, E2E latency of 1100 ms, all divided by the speed."""
     return RequestRecord(
         index=index,
+        due_s=None,
         sent_s=0.0,
         status=200,
         error=None,
@@ -72,8 +97,11 @@ def page(answered: int, k: int | None) -> CounterPage:
     labels = {"engine": "0", "model_name": "folder"}
     per_answer: dict[str, float] = {
         counters.GENERATION_TOKENS: TOKENS,
-        counters.STEP_COUNT: 4,
-        counters.STEP_SUM: 0.4,
+        f"{counters.STEPS[0]}_count": 4 if k else TOKENS - 1,
+        f"{counters.STEPS[0]}_sum": 0.4,
+        counters.PREFIX_QUERIES: 16,
+        counters.PREFIX_HITS: 0,
+        counters.PREEMPTIONS: 0,
     }
     accepted = (3, 2, 1, *[0] * (k or 0))[: k or 0]
     if k:
@@ -87,27 +115,31 @@ def page(answered: int, k: int | None) -> CounterPage:
     return CounterPage(samples=tuple(samples))
 
 
-def boot(of: Arm, *, number: int, position: int, speed: float, pairs: tuple[str, ...]) -> BootRecord:
+def boot(of: Arm, *, number: int, position: int, speed: float, pairs: Sequence[ArmPair]) -> BootRecord:
     """Return a boot whose points ran at a known speed."""
+    profile = pairs[0].profile
     points = tuple(
         PointRecord(
-            concurrency=at,
+            at=at,
             requests=tuple(request(index, speed=speed) for index in range(count)),
+            gaps=None,
+            client=CLIENT,
+            gpus=0,
             before=page(4, of.draft_horizon),
             after=page(4 + count, of.draft_horizon),
             other_cpu_share=0.25,
         )
-        for at, count in PROFILE.requests.items()
+        for at, count in profile.requests.items()
     )
     return BootRecord(
         arm=of.name,
         round=number,
         position=position,
-        pairs=pairs,
+        pairs=tuple(one.title for one in pairs if of in one.arms),
         command=f"serve folder --port {8000 + position}",
         started_at="2026-11-29T12:00:00+00:00",
         boot_s=30.0,
-        profile={**declared_fields(PROFILE), **observed_fields(points)},
+        profile={**declared_fields(profile), **observed_fields(points)},
         resolved={},
         points=points,
     )
@@ -135,14 +167,13 @@ class Window:
             for position, booted in enumerate(boot_order(arms_of(pairs), number)):
                 given = speeds.get(booted.name, 1.0)
                 speed = given if isinstance(given, float) else given[number - 1]
-                titles = tuple(one.title for one in pairs if booted in one.arms)
-                boots.append(boot(booted, number=number, position=position, speed=speed, pairs=titles))
+                boots.append(boot(booted, number=number, position=position, speed=speed, pairs=pairs))
         record = WindowRecord(
             created_at="2026-11-29T12:00:00+00:00",
             finished=True,
             arms=arms_of(pairs),
             pairs=tuple(map(PairRecord.of, pairs)),
-            profile=PROFILE,
+            profile=pairs[0].profile,
             host={"cpus": 2},
             engine={"off": {"distribution": "vllm", "version": "0.32.0", "torch": "2.13", "python": "3.12"}},
             boots=tuple(boots),
@@ -167,27 +198,29 @@ class Window:
             edit=lambda one: one.model_copy(update={"failure": failure, "points": one.points[:measured]}),
         )
 
-    def with_requests(self, name: str, number: int, *, at: int, **changes: Any) -> Window:
-        """Return the window with every request of one point changed."""
+    def with_point(self, name: str, number: int, *, at: Level, edit: Callable[[PointRecord], PointRecord]) -> Window:
+        """Return the window with one point changed."""
 
-        def edit(one: BootRecord) -> BootRecord:
-            points = [
-                point.model_copy(
-                    update={"requests": tuple(request.model_copy(update=changes) for request in point.requests)}
-                )
-                if point.concurrency == at
-                else point
-                for point in one.points
-            ]
+        def change(one: BootRecord) -> BootRecord:
+            points = [edit(point) if point.at == at else point for point in one.points]
             return one.model_copy(update={"points": tuple(points)})
 
-        return self.edited(name, number, edit=edit)
+        return self.edited(name, number, edit=change)
+
+    def with_requests(self, name: str, number: int, *, at: Level, **changes: Any) -> Window:
+        """Return the window with every request of one point changed."""
+
+        def edit(point: PointRecord) -> PointRecord:
+            requests = tuple(request.model_copy(update=changes) for request in point.requests)
+            return point.model_copy(update={"requests": requests})
+
+        return self.with_point(name, number, at=at, edit=edit)
 
     def gated(  # noqa: PLR0913  - a gate in one line of a test
         self,
         metric: str = "output_throughput",
         *,
-        at: int = 1,
+        at: Level = 1,
         kind: Literal["not_worse", "better"] = "not_worse",
         margin: float = 0.05,
         floor: float = 0.01,
@@ -223,10 +256,10 @@ class Window:
         )
         return text.splitlines()
 
-    def row(self, label: str, at: int = 1) -> str:
-        """Return the table's row of a metric at a concurrency, with single blanks between its words."""
+    def row(self, label: str, at: Level = 1) -> str:
+        """Return the table's row of a metric at a load level, with single blanks between its words."""
         lines = self.lines()
-        start = next(place for place, line in enumerate(lines) if line.split()[:1] == [str(at)])
+        start = next(place for place, line in enumerate(lines) if line.split()[:1] == [level_label(at)])
         return " ".join(next(line for line in lines[start:] if label in line).split())
 
 
@@ -240,6 +273,12 @@ def window() -> type[Window]:
 def k4_off() -> ArmPair:
     """The pair k4 against off."""
     return pair()
+
+
+@pytest.fixture(scope="session")
+def open_loop() -> ArmPair:
+    """The pair k4 against off, in an open loop beside a closed one."""
+    return pair(profile=RequestProfile(input_tokens=16, output_tokens=TOKENS, requests={1: 10, "4/s": 12}))
 
 
 @pytest.fixture(scope="session")

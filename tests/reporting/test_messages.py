@@ -51,7 +51,7 @@ def test_a_mismatch_shows_fields_and_values_and_no_table(window: type[Window], k
     start = lines.index("k4 against off (args.speculative_config varies)")
 
     assert lines[start + 1 : start + 9] == [
-        "no figures (profile-mismatch): request profile: 35 of 37 fields identical",
+        "no figures (profile-mismatch): request profile: 42 of 44 fields identical",
         "    temperature",
         "        off, round 1: 0.0",
         "        k4, round 1: 0.7",
@@ -137,7 +137,8 @@ def test_a_failed_boot_leaves_the_other_pair_its_figures(window: type[Window], k
 
     assert lines[second + 1 : speculation] == ["no figures (server-died): arm k7: its server left", ""]
     assert sum("output throughput [tokens/s]" in line for line in lines[:second]) == 2
-    assert [line.split()[0] for line in lines[speculation + 3 :] if line.split()[1:2] in (["1"], ["8"])] == ["k4", "k4"]
+    load = lines.index("load and client, mean over boots")
+    assert [line.split()[:2] for line in lines[speculation + 3 : load - 1]] == [["k4", "c=1"], ["k4", "c=8"]]
     assert [line for line in lines[speculation:] if "k7" in line] == []
 
 
@@ -199,7 +200,7 @@ def test_speculation_is_shown_for_speculative_arms(window: type[Window], k4_off:
     start = next(place for place, line in enumerate(lines) if line.startswith("speculation, from counter deltas"))
 
     assert [line.split()[:2] for line in lines[start + 3 : start + 7]] == [
-        ["k4", "1"], ["k4", "8"], ["k7", "1"], ["k7", "8"],
+        ["k4", "c=1"], ["k4", "c=8"], ["k7", "c=1"], ["k7", "c=8"],
     ]  # fmt: skip
 
 
@@ -211,7 +212,7 @@ def test_a_failure_says_what_broke_and_what_to_run(window: type[Window], k4_off:
 
     assert lines[0].startswith("FAIL: output throughput at c=1 worse -18.0 %, interval -")
     assert ", margin -5 %: " in lines[0]
-    assert lines[1] == "    request profile: 37 of 37 fields identical"
+    assert lines[1] == "    request profile: 44 of 44 fields identical"
     assert lines[2] == ("    off 50.00, k4 40.99 tokens/s (geometric means of 2 rounds; by round: -20.0 %, -16.0 %)")
     assert lines[3].startswith("    noise: sd of a round ")
     assert "A/A windows of a test" in lines[3]
@@ -279,7 +280,7 @@ def test_an_invalid_gate_shows_the_fields_that_differ(window: type[Window], k4_o
     """The failure text of a mismatch has field and values, as the summary has."""
     lines = window.of(k4_off, speeds={}).with_field("k4", 1, seed=3).gated().failure()
 
-    assert lines[0] == "INVALID (profile-mismatch): request profile: 36 of 37 fields identical"
+    assert lines[0] == "INVALID (profile-mismatch): request profile: 43 of 44 fields identical"
     assert lines[1:4] == ["    seed", "        off, round 1: 0", "        k4, round 1: 3"]
 
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 FIGURES = {
     "specgate_change", "specgate_change_low", "specgate_change_high", "specgate_rounds", "specgate_noise_sd",
-    "specgate_noise_df", "specgate_noise_source",
+    "specgate_noise_df", "specgate_noise_source", "specgate_samples",
 }  # fmt: skip
 DECLARED = {
     "specgate_outcome", "specgate_reason", "specgate_gate", "specgate_pair", "specgate_claim", "specgate_metric",
-    "specgate_concurrency", "specgate_limit",
+    "specgate_load", "specgate_concurrency", "specgate_limit",
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_specgate.core import counters
 from pytest_specgate.core.gate import Gate, NoiseFloor, Threshold
 from pytest_specgate.core.judge import judge
 from pytest_specgate.reporting import tables
@@ -29,11 +30,10 @@ def test_speculation_of_a_boot_of_an_invalid_pair_is_not_shown(
     boots = tuple(boot for boot in shown.record.boots if (boot.arm, boot.round) != ("off", 2))
     shown = dataclasses.replace(shown, record=shown.record.model_copy(update={"boots": boots}))
     pooled: list[int] = []
-    pool = tables.pool
 
     def counted(deltas: Sequence[SpeculationDelta]) -> SpeculationDelta:
         pooled.append(len(deltas))
-        return pool(deltas)
+        return counters.pool(deltas)
 
     monkeypatch.setattr(tables, "pool", counted)
     lines = shown.lines()

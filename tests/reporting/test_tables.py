@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_specgate.core.counters import SpeculationDelta
+from pytest_specgate.core.counters import SpeculationDelta, pool
 from pytest_specgate.core.verdict import change_words
-from pytest_specgate.reporting.tables import ArmBoots, claim_text, noise_line, pair_table, pool, speculation_table
+from pytest_specgate.reporting.tables import ArmBoots, claim_text, noise_line, pair_table, speculation_table
 
 if TYPE_CHECKING:
     from pytest_specgate.core.arms import ArmPair
     from pytest_specgate.core.records import WindowRecord
     from tests.reporting.conftest import Window
+
+
+def figures_at(window: Window, *, at: int) -> list[str]:
+    """Return the rows of the pair's table that show a figure of a point."""
+    lines = window.lines()
+    labels = [line.split()[0] if line[:6].strip() else "" for line in lines]
+    start = labels.index(f"c={at}")
+    rows = itertools.takewhile(lambda line: line and not line[:6].strip(), lines[start + 1 :])
+    return [line for line in (lines[start], *rows) if "[" in line]
+
 
 LABELS = (
     "output throughput [tokens/s]",
@@ -28,7 +39,7 @@ def test_a_row_has_both_values_and_the_change(window: type[Window], k4_off: ArmP
     """At 1.25 times the speed, throughput is 25 % up and times are 20 % down, in milliseconds."""
     faster = window.of(k4_off, speeds={"off": 0.5, "k4": 0.625})
 
-    assert faster.row("output throughput").startswith("1 output throughput [tokens/s] 50.00 62.50 better +25.0 % ")
+    assert faster.row("output throughput").startswith("c=1 output throughput [tokens/s] 50.00 62.50 better +25.0 % ")
     assert faster.row("TTFT").startswith("TTFT p50 [ms] 200.0 160.0 better -20.0 % ")
     assert faster.row("TPOT").startswith("TPOT p50 [ms] 200.0 160.0 better -20.0 % ")
     assert faster.row("E2E").startswith("E2E latency p50 [ms] 2200 1760 better -20.0 % ")
@@ -58,7 +69,7 @@ def test_every_point_has_every_headline_figure(window: type[Window], k4_off: Arm
 
     for label in LABELS:
         assert sum(label in line for line in lines) == 2
-    assert [line.split()[0] for line in lines if "output throughput [" in line] == ["1", "8"]
+    assert [line.split()[0] for line in lines if "output throughput [" in line] == ["c=1", "c=8"]
 
 
 def test_a_gated_metric_has_a_row_of_its_own(window: type[Window], k4_off: ArmPair) -> None:
@@ -123,19 +134,34 @@ def test_an_expected_outcome_is_marked(window: type[Window], k4_off: ArmPair) ->
     assert "FAIL (not worse than -5 %), expected" in pair_table(k4_off, gated.record, [verdict])
 
 
-@pytest.mark.parametrize(
-    ("missing", "value"),
-    [({"ttft_s": None, "last_token_s": None}, "nan"), ({"ttft_s": 0.0}, "0"), ({"ttft_s": -0.1}, "-0.1")],
-    ids=["absent", "zero", "negative"],
-)
-def test_what_was_not_measured_is_not_zero(
-    window: type[Window], k4_off: ArmPair, missing: dict[str, float | None], value: str
-) -> None:
+def test_what_was_not_measured_is_not_zero(window: type[Window], k4_off: ArmPair) -> None:
     """A figure without a value in one boot has neither values nor a change; the reason is in place of the change."""
-    gated = window.of(k4_off, speeds={}).with_requests("k4", 2, at=1, **missing).gated("ttft_p50")
+    absent = {"ttft_s": None, "first_text_s": None, "last_token_s": None}
+    gated = window.of(k4_off, speeds={}).with_requests("k4", 2, at=1, **absent).gated("ttft_p50")
     row = gated.row("TTFT p50")
 
-    assert row == (f"TTFT p50 [ms] - - request 0 has an impossible value: {value} - - INVALID (not worse than +5 %)")
+    assert row == "TTFT p50 [ms] - - request 0 has an impossible value: nan - - INVALID (not worse than +5 %)"
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ({"ttft_s": 0.0}, "its first token event came at 0 s, its sending at 0 s"),
+        ({"ttft_s": -0.1}, "its first token event came at -0.1 s, its sending at 0 s"),
+    ],
+    ids=["zero", "negative"],
+)
+def test_case_30_an_impossible_time_leaves_its_point_no_figure(
+    window: type[Window], k4_off: ArmPair, times: dict[str, float], words: str
+) -> None:
+    """Case 30: where one time cannot be, no other of its point is believed; the request and its value are named."""
+    gated = window.of(k4_off, speeds={}).with_requests("k4", 2, at=1, **times).gated("ttft_p50")
+    [line] = (" ".join(line.split()) for line in gated.lines() if line.split()[:1] == ["c=1"])
+
+    assert line == "c=1 not judged (impossible-value), see below - - - - - INVALID"
+    assert f"not judged (impossible-value): arm k4 at c=1: request 0 has impossible values: {words}" in gated.lines()
+    assert figures_at(gated, at=1) == []
+    assert figures_at(gated, at=8)
 
 
 def test_a_percentile_without_enough_requests_says_so(window: type[Window], k4_off: ArmPair) -> None:
@@ -143,7 +169,7 @@ def test_a_percentile_without_enough_requests_says_so(window: type[Window], k4_o
     verdict = window.of(k4_off, speeds={}).gated().verdict().model_copy(update={"metric": "ttft_p99"})
     table = pair_table(k4_off, window.of(k4_off, speeds={}).record, [verdict])
 
-    assert "10 requests have a value, p99 needs 500" in table
+    assert "10 requests have a value, and 500 are needed" in table
 
 
 def test_counters_that_say_nothing_are_told(window: type[Window], k4_off: ArmPair) -> None:
@@ -158,10 +184,15 @@ def test_counters_that_say_nothing_are_told(window: type[Window], k4_off: ArmPai
 def test_a_point_that_cannot_be_judged_has_no_figures(window: type[Window], k4_off: ArmPair) -> None:
     """Case 139: failed requests at one point leave its figures out, with the reason; the other point keeps its own."""
     gated = window.of(k4_off, speeds={}).with_requests("k4", 1, at=8, error="HTTP 500: engine died").gated(at=8)
-    lines = [line for line in gated.lines() if line.split()[:1] == ["8"]]
+    lines = [line for line in gated.lines() if line.split()[:1] == ["c=8"] and "failed" in line]
 
+    assert figures_at(gated, at=8) == []
     assert len(lines) == 1
-    assert "not judged: arm k4 at c=8: 16 of 16 requests failed, the first with: HTTP 500: engine died" in lines[0]
+    assert "not judged (failed-requests), see below" in lines[0]
+    assert (
+        "not judged (failed-requests): arm k4 at c=8: 16 of 16 requests failed, the first with: HTTP 500: engine died"
+        in gated.lines()
+    )
     assert lines[0].split()[-6:] == ["-", "-", "-", "-", "-", "INVALID"]
     assert "100.0" in gated.row("TTFT p50", at=1)
 
@@ -181,8 +212,8 @@ def test_speculation_is_pooled_before_it_is_divided(window: type[Window], k4_off
 
     assert table[0].split("  ")[0] == "arm"
     assert [line.split() for line in table[2:]] == [
-        ["k4", "1", "100.0", "2.500", "2.500", "0.3750", "4.000", "0.750", "0.500", "0.250", "0.000"],
-        ["k4", "8", "100.0", "2.500", "2.500", "0.3750", "4.000", "0.750", "0.500", "0.250", "0.000"],
+        ["k4", "c=1", "100.0", "2.500", "100", "%", "2.500", "0.3750", "4.000", "0.750", "0.500", "0.250", "0.000"],
+        ["k4", "c=8", "100.0", "2.500", "100", "%", "2.500", "0.3750", "4.000", "0.750", "0.500", "0.250", "0.000"],
     ]
 
 
@@ -202,8 +233,8 @@ def test_points_that_cannot_be_judged_do_not_count(window: type[Window], k4_off:
     tables = [speculation_table(readable(k4_off, record), record).splitlines()[2:] for record in records]
 
     assert [[line.split()[:3] for line in table] for table in tables] == [
-        [["k4", "1", "100.0"], ["k4", "8", "100.0"]],
-        [["k4", "8", "100.0"]],
+        [["k4", "c=1", "100.0"], ["k4", "c=8", "100.0"]],
+        [["k4", "c=8", "100.0"]],
     ]
 
 
@@ -218,7 +249,7 @@ def test_values_are_averaged_as_ratios_are(window: type[Window], k4_off: ArmPair
     """The geometric mean fits log ratios: values of one and of four times give twice the speed."""
     row = window.of(k4_off, speeds={"k4": [1.0, 4.0]}).row("output throughput")
 
-    assert row.startswith("1 output throughput [tokens/s] 100.0 200.0 better +100.0 % +0.0 +300.0 ")
+    assert row.startswith("c=1 output throughput [tokens/s] 100.0 200.0 better +100.0 % +0.0 +300.0 ")
 
 
 def test_the_noise_line_says_what_an_interval_rests_on(window: type[Window], k4_off: ArmPair) -> None:

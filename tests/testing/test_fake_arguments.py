@@ -65,6 +65,10 @@ def test_other_flags_are_ignored_but_known_by_name() -> None:
         (["--fake", '{"acceptance": [1.2]}'], "acceptance"),
         (["--speculative-config", '{"method": "ngram"}'], "num_speculative_tokens"),
         (["--port", "many"], "port"),
+        (["--data-parallel-size", "0"], "0 is not a positive number"),
+        (["--block-size", "x"], "block-size"),
+        (["--fake", '{"stall_s": -1}'], "stall_s"),
+        (["--fake", '{"draft_lengths": []}'], "draft_lengths"),
     ],
 )
 def test_bad_value_is_refused_with_its_reason(argv: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,15 +15,28 @@ from pytest_specgate.core.arms import Arm, ArmPair
 from pytest_specgate.core.counters import CounterPage, Sample
 from pytest_specgate.core.errors import ScrapeError, ServerDiedError
 from pytest_specgate.core.gate import Gate, NoiseFloor, Threshold
+from pytest_specgate.core.levels import Level, level_id
 from pytest_specgate.core.ports import CpuReading, Ports
 from pytest_specgate.core.profile import RequestProfile
-from pytest_specgate.core.records import RequestRecord, WindowRecord
+from pytest_specgate.core.records import ChunkGaps, ClientRecord, PointLoad, RequestRecord, WindowRecord
 from pytest_specgate.window import WindowPlan, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pydantic import JsonValue
+
+CLIENT = ClientRecord(
+    processes=1,
+    wall_s=10.0,
+    cpu_s=0.5,
+    busiest_cpu_share=0.05,
+    lag_p50_s=0.001,
+    lag_p99_s=0.002,
+    lag_max_s=0.004,
+    late_sends_p99_s=None,
+)
+"""A client that was never near its limits."""
 
 TOKENS = 11
 """Output tokens of every answer."""
@@ -71,8 +84,8 @@ class Boot:
         tokens = self.answered * TOKENS
         values = {
             counters.GENERATION_TOKENS: tokens,
-            counters.STEP_COUNT: self.answered * 4,
-            counters.STEP_SUM: self.answered * 0.4,
+            f"{counters.STEPS[0]}_count": self.answered * (4 if self.arm.speculates else TOKENS - 1),
+            f"{counters.STEPS[0]}_sum": self.answered * 0.4,
         }
         samples = [Sample(name=name, labels=labels, value=value) for name, value in values.items()]
         finished = {**labels, "finished_reason": "length"}
@@ -99,6 +112,9 @@ class World:
         at: what happens before a step of a boot, by arm, boot number and step.
         failing: parts whose first request fails, by arm, boot number and part.
         resolved: speculative configurations that servers resolve instead of what was declared, by arm.
+        config: what else servers resolve.
+        client: how the load client fares at every point.
+        gaps: that it finds at every point.
         saved: every state that was stored.
         told: every line of progress.
         dead: whether the running server has left.
@@ -111,6 +127,9 @@ class World:
         self.at: dict[tuple[str, int, str], Callable[[Boot], None]] = {}
         self.failing: set[tuple[str, int, str]] = set()
         self.resolved: dict[str, JsonValue] = {}
+        self.config: dict[str, JsonValue] = {"other": 1}
+        self.client = CLIENT
+        self.gaps: ChunkGaps | None = None
         self.saved: list[WindowRecord] = []
         self.told: list[str] = []
         self.dead = False
@@ -150,21 +169,20 @@ class World:
         """Return the engine's facts."""
         return {"version": f"1.0 of {arm.name}"}
 
-    def run_point(
-        self, server: Any, bodies: Sequence[bytes], *, concurrency: int, profile: RequestProfile
-    ) -> tuple[RequestRecord, ...]:
+    def run_point(self, server: Any, bodies: Sequence[bytes], *, at: Level, profile: RequestProfile) -> PointLoad:
         """Answer every body."""
         boot: Boot = server
-        part = "warm-up" if len(bodies) == profile.warmup_requests and boot.answered == 0 else f"c{concurrency}"
+        part = "warm-up" if len(bodies) == profile.warmup_requests and boot.answered == 0 else level_id(at)
         self._step(boot, part)
-        self.diary.append(f"{part}: {len(bodies)} at {concurrency}")
+        self.diary.append(f"{part}: {len(bodies)} at {at}")
         self.sent[boot.arm.name, boot.number, part] = list(bodies)
         boot.answered += len(bodies)
         speed = self.speeds.get(boot.arm.name, 1.0)
         failed = (boot.arm.name, boot.number, part) in self.failing
-        return tuple(
+        requests = tuple(
             answer(index, body, speed=speed, failed=failed and index == 0) for index, body in enumerate(bodies)
         )
+        return PointLoad(requests=requests, gaps=self.gaps, client=self.client)
 
     def counters(self, server: Any) -> CounterPage:
         """Scrape once."""
@@ -181,7 +199,7 @@ class World:
         """Return what the server resolved."""
         self._step(server, "config")
         arm: Arm = server.arm
-        return {"speculative_config": self.resolved.get(arm.name, arm.args.get("speculative_config")), "other": 1}
+        return {"speculative_config": self.resolved.get(arm.name, arm.args.get("speculative_config")), **self.config}
 
     def tokenize(self, server: Any, text: str) -> list[int]:
         """Return one token a byte."""
@@ -255,6 +273,7 @@ def answer(index: int, body: bytes, *, speed: float, failed: bool = False) -> Re
     refused: dict[str, Any] = {"status": 500, "error": "HTTP 500: engine died", "ttft_s": None, "last_token_s": None}
     return RequestRecord(
         index=index,
+        due_s=None,
         sent_s=index * 1.2 / speed,
         first_text_s=None,
         closed_s=1.1 / speed,

@@ -16,8 +16,9 @@ from pytest_specgate.window import WindowPlan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_specgate.core.levels import Level
     from pytest_specgate.core.profile import RequestProfile
-    from pytest_specgate.core.records import RequestRecord
+    from pytest_specgate.core.records import PointLoad
     from tests.window.conftest import Boot, Declare, World
 
 PARTS = ("warm-up", "c1", "c8")
@@ -162,8 +163,8 @@ def test_boots_carry_what_was_started_and_resolved(world: World, declare: type[D
     record = world.measure(declare.pair(None, 4))
     off, k4, *_ = record.boots
 
-    assert (off.command, off.boot_s, off.resolved) == ("serve off", 30.0, {"speculative_config": None})
-    assert k4.resolved == {"speculative_config": {"method": "ngram", "num_speculative_tokens": 4}}
+    assert (off.command, off.boot_s, off.resolved) == ("serve off", 30.0, {"speculative_config": None, "gpus": None})
+    assert k4.resolved == {"speculative_config": {"method": "ngram", "num_speculative_tokens": 4}, "gpus": None}
     assert off.started_at < k4.started_at
 
 
@@ -203,12 +204,10 @@ def test_the_profile_holds_what_was_sent_and_not_what_should_have_been(
     """Two requests that one arm is sent in another order make the pair invalid, and their part of the load is named."""
     honest = world.run_point
 
-    def mixed(
-        server: Boot, bodies: Sequence[bytes], *, concurrency: int, profile: RequestProfile
-    ) -> tuple[RequestRecord, ...]:
+    def mixed(server: Boot, bodies: Sequence[bytes], *, at: Level, profile: RequestProfile) -> PointLoad:
         if server.arm.name == "k4" and len(bodies) == count:
             bodies = [bodies[1], bodies[0], *bodies[2:]]
-        return honest(server, bodies, concurrency=concurrency, profile=profile)
+        return honest(server, bodies, at=at, profile=profile)
 
     monkeypatch.setattr(world, "run_point", mixed)
     pair = declare.pair(None, 4)

@@ -171,7 +171,7 @@ def test_an_arm_that_is_not_as_declared_is_not_loaded(
 
     assert arm not in loads(world)
     assert (failure.reason, failure.message) == ("arm-not-as-declared", f"arm {arm}: {problem}")
-    assert record.boots_of(arm)[0].resolved == {"speculative_config": resolved}
+    assert record.boots_of(arm)[0].resolved == {"speculative_config": resolved, "gpus": None}
 
 
 def test_case_53_a_server_that_counts_for_another_model_is_not_loaded(

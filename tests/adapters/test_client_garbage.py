@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from pytest_specgate.adapters.client import ClosedLoopClient
+from pytest_specgate.adapters.client import HttpLoadDriver
 from pytest_specgate.core.profile import RequestProfile
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ GOOD = (b'data: {"choices": [{"text": "a", "finish_reason": "length"}]}\n\n', b"
 
 def send(stub: Stub) -> None:
     """Send one request."""
-    ClosedLoopClient().run_point(stub.target, [b"{}"], concurrency=1, profile=PROFILE)
+    HttpLoadDriver().run_point(stub.target, [b"{}"], at=1, profile=PROFILE)
 
 
 @pytest.fixture

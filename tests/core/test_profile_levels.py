@@ -1,0 +1,128 @@
+"""Load levels, arrivals and limits in a request profile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.identity import observed_fields
+from pytest_specgate.core.profile import arrival_words, check_point, declared_fields
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Build
+
+
+@pytest.mark.parametrize(
+    ("requests", "words", "rates", "burstiness"),
+    [
+        ({1: 10, 8: 16}, "closed loop", None, None),
+        ({"4/s": 10, "0.5/s": 10}, "open loop", [0.5, 4.0], 1.0),
+        ({"4/s": 10, 8: 16}, "closed loop and open loop", [4.0], 1.0),
+    ],
+)
+def test_arrival_is_part_of_the_load(
+    build: type[Build], *, requests: dict[Any, int], words: str, rates: list[float] | None, burstiness: float | None
+) -> None:
+    """How requests arrive, at which rates and how bunched, is compared; a closed loop has neither of the two."""
+    profile = build.profile(requests=requests)
+    fields = declared_fields(profile)
+
+    assert (arrival_words(profile), fields["arrival"]) == (words, words)
+    assert (fields["arrival_rates_per_s"], fields["arrival_burstiness"]) == (rates, burstiness)
+
+
+def test_requests_of_every_level_have_a_field(build: type[Build]) -> None:
+    """The number of requests stands under the id of its level, whatever its kind."""
+    fields = declared_fields(build.profile(requests={"4/s": 20, 8: 16}))
+
+    assert (fields["requests.c8"], fields["requests.r4"], fields["concurrency_points"]) == (16, 20, [8])
+
+
+def test_points_are_measured_from_the_lightest(build: type[Build]) -> None:
+    """Concurrencies first, then rates, each kind rising; a level is kept in its one spelling."""
+    assert build.profile(requests={"4.0/s": 9, 8: 8, "0.5/s": 9, 1: 9}).points == (1, 8, "0.5/s", "4/s")
+
+
+@pytest.mark.parametrize(
+    ("requests", "sentence"),
+    [
+        ({"4/s": 9, "4.0/s": 9}, "RequestProfile: point 4/s is there twice"),
+        ({"4/s": 1}, "RequestProfile: point 4/s has 1 requests; a rate of arrival needs 2 or more"),
+        ({"4/s": 0}, "RequestProfile: point 4/s has 0 requests; each of its 1 workers needs at least one"),
+        ({"4/m": 9}, "RequestProfile: '4/m' is no load level: write a concurrency as 8, an arrival rate as '4/s'"),
+        ({"8": 9}, "RequestProfile: '8' is no load level: write a concurrency as 8, an arrival rate as '4/s'"),
+        ({8.0: 9}, "RequestProfile: 8.0 is no load level: write a concurrency as 8, an arrival rate as '4/s'"),
+    ],
+)
+def test_a_mistaken_level_is_refused(build: type[Build], *, requests: dict[Any, int], sentence: str) -> None:
+    """A level that is none, or is there twice under two spellings, or has too few requests, is one sentence."""
+    with pytest.raises(UsageError) as raised:
+        build.profile(requests=requests)
+
+    assert str(raised.value) == sentence
+
+
+def test_a_profile_that_is_no_mapping_is_refused(build: type[Build]) -> None:
+    """Requests that are no mapping are a mistake in that field."""
+    with pytest.raises(UsageError, match=r"^RequestProfile\.requests: input should be a valid dictionary"):
+        build.profile(requests=[1, 8])
+
+
+@pytest.mark.parametrize("at", [8, "4/s"])
+def test_a_level_that_is_not_measured_is_named(build: type[Build], at: Any) -> None:
+    """The message names the level as it was written, and all there are."""
+    with pytest.raises(UsageError, match=rf"^at={at!r} is no point of the profile, which measures c=1, 2/s$"):
+        check_point(build.profile(requests={1: 10, "2/s": 10}), at)
+
+
+def test_limits_are_read_in_seconds(build: type[Build]) -> None:
+    """What a request may take to count as good has a unit, and is compared in seconds."""
+    profile = build.profile(goodput_limits={"ttft": "500ms", "tpot": "0.05s", "e2e": "10 s"})
+
+    assert profile.goodput_limits_s == {"ttft": 0.5, "tpot": 0.05, "e2e": 10.0}
+    assert declared_fields(profile)["goodput_limits_s"] == {"ttft": 0.5, "tpot": 0.05, "e2e": 10.0}
+    assert declared_fields(build.profile())["goodput_limits_s"] is None
+
+
+@pytest.mark.parametrize("text", ["500", "-1ms", "0ms", "1min", "nan s", "", f"{'9' * 400}s"])
+def test_a_limit_without_a_positive_duration_is_refused(build: type[Build], text: str) -> None:
+    """A limit without unit, of nothing, or of another unit is refused with its place."""
+    with pytest.raises(UsageError) as raised:
+        build.profile(goodput_limits={"ttft": text})
+
+    assert str(raised.value) == (
+        f"goodput_limits['ttft']={text!r} is no duration: write a positive number with its unit, as '200ms' or '1.5s'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "place"),
+    [
+        ("goodput_limits", {"tftt": "5ms"}, "goodput_limits"),
+        ("prefix_cache", "hot", "prefix_cache: input should be 'cold' or 'warm'"),
+        ("burstiness", 0.0, "burstiness: input should be greater than 0"),
+        ("client_processes", 0, "client_processes: input should be greater than or equal to 1"),
+        ("client_processes", 65, "client_processes: input should be less than or equal to 64"),
+        ("order_seed", -1, "order_seed: input should be greater than or equal to 0"),
+    ],
+)
+def test_a_mistake_in_a_new_field(build: type[Build], *, field: str, value: object, place: str) -> None:
+    """A value that a field cannot have is refused with the field's name."""
+    with pytest.raises(UsageError, match=rf"^RequestProfile\.{place}"):
+        build.profile(**{field: value})
+
+
+def test_a_schedule_is_hashed_and_a_closed_loop_has_none(build: type[Build]) -> None:
+    """What an open loop meant to send when is one field by point, the same for the same schedule only."""
+    closed = build.point([build.request(0), build.request(1)])
+    requests = [build.request(index, due_s=0.25 * index) for index in range(3)]
+    moved = [*requests[:2], build.request(2, due_s=0.51)]
+    fields = [
+        observed_fields([build.point(some, at="4/s")])["arrivals_sha256.r4"] for some in (requests, requests, moved)
+    ]
+
+    assert fields[0] == fields[1] != fields[2]
+    assert observed_fields([closed])["arrivals_sha256.c1"] is None
+    assert observed_fields([closed])["client_processes.c1"] == 1
