@@ -86,7 +86,9 @@ def run_shares(shares: Sequence[Share], *, order: Sequence[int]) -> list[ShareRe
     require_shared_clock()
     with contextlib.ExitStack() as stack:
         tickets = stack.enter_context(_tickets(order))
-        children = [stack.enter_context(_child(share, tickets)) for share in shares]
+        children = [stack.enter_context(_child(tickets)) for _ in shares]
+        for child, share in zip(children, shares, strict=True):
+            _say(child, _job(share))
         for child in children:
             if _stdout(child).readline() != _READY:
                 raise _failed(child)
@@ -134,16 +136,15 @@ def _drawn(tickets: int) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _child(share: Share, tickets: int) -> Iterator[subprocess.Popen[bytes]]:
+def _child(tickets: int) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process of load, and make sure that it is gone afterwards."""
     child = subprocess.Popen(
-        [sys.executable, "-P", "-c", _CODE, json.dumps(sys.path), str(tickets)],
+        [sys.executable, "-P", "-c", _CODE, json.dumps([*map(str, sys.path)]), str(tickets)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         pass_fds=(tickets,),
     )
     try:
-        _say(child, _job(share))
         yield child
     finally:
         for stream in (child.stdin, child.stdout):

@@ -139,8 +139,8 @@ class _Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Drop the connection."""
-        if self._transport is not None:
-            self._transport.abort()
+        assert self._transport is not None, "only what was opened is closed"
+        self._transport.abort()
 
     def _watch_silence(self) -> None:
         """Fail when nothing was read for too long; else look again when that could next be the case."""
@@ -169,6 +169,9 @@ class _Connection(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            # The parser wraps whatever leaves a callback: an interrupt, too, which must not end as a failed request.
+            raise (error.__context__ or error) from None
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(httpx.RemoteProtocolError(f"the answer is no HTTP: {error}"))
             self.close()
@@ -259,7 +262,8 @@ class StampingTransport(httpx.AsyncBaseTransport):
             raise httpx.UnsupportedProtocol(f"load is sent over plain http, not {url.scheme}")
         opening = asyncio.get_running_loop().create_connection(_Connection, url.host, url.port or 80)
         try:
-            _, connection = await asyncio.wait_for(opening, timeouts.get("connect"))
+            async with asyncio.timeout(timeouts.get("connect")):
+                _, connection = await opening
         except TimeoutError as error:
             raise httpx.ConnectTimeout(f"no connection to {url.host}:{url.port} in time") from error
         except OSError as error:

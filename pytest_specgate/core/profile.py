@@ -115,13 +115,13 @@ class RequestProfile:
     @classmethod
     def _points(cls, requests: dict[Level, int]) -> dict[Level, int]:
         for at, count in requests.items():
-            workers = concurrency_of(at) or 1
-            if count < workers:
+            workers = concurrency_of(at)
+            if workers is None and count < 2:
+                raise ValueError(f"point {at} has {count} requests; a rate of arrival needs 2 or more")
+            if workers is not None and count < workers:
                 raise ValueError(
                     f"point {level_label(at)} has {count} requests; each of its {workers} workers needs at least one"
                 )
-            if isinstance(at, str) and count < 2:
-                raise ValueError(f"point {at} has {count} requests; a rate of arrival needs 2 or more")
         return {at: requests[at] for at in sorted(requests, key=level_order)}
 
     @field_validator("goodput_limits")

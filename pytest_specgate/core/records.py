@@ -98,7 +98,7 @@ class ChunkGaps(Stored):
         max_s: the longest.
     """
 
-    count: int
+    count: Annotated[int, Field(ge=1)]
     sum_s: float
     p50_s: float
     p90_s: float

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from pytest_specgate.adapters import transport
 from pytest_specgate.adapters.client import HttpLoadDriver
 from pytest_specgate.adapters.collect import Collector
 from pytest_specgate.adapters.load import Sender, Share, ShareResult
-from pytest_specgate.adapters.transport import StampingTransport
+from pytest_specgate.adapters.transport import Exchange, StampingTransport
 from pytest_specgate.core.profile import RequestProfile
 
 if TYPE_CHECKING:
@@ -225,6 +226,27 @@ def test_an_interrupt_ends_the_point_and_closes_its_connections(stub: Stub, due_
 
     assert [stub.closed.acquire(timeout=PATIENCE_S) for _ in range(4)] == [True] * 4
     assert [seen.left for seen in stub.posted()] == [True] * 4
+
+
+@pytest.mark.parametrize("callback", ["body", "headers"])
+def test_an_interrupt_inside_the_parser_is_not_swallowed(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch, callback: str
+) -> None:
+    """SIGTERM interrupts the main thread wherever it is: also in a callback of the parser, it ends the point."""
+
+    def interrupted(*_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt("signal SIGTERM")
+
+    if callback == "body":
+        monkeypatch.setattr(Exchange, "take", interrupted)
+    else:
+        monkeypatch.setattr(transport._Connection, "on_headers_complete", interrupted)
+    stub.on(COMPLETIONS, stub.good())
+    with pytest.raises(KeyboardInterrupt, match="SIGTERM"):
+        run(share_of(stub.target, count=3))
+
+    assert len(stub.posted()) == 1
 
 
 def test_a_fault_of_the_collector_is_not_swallowed(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,7 @@ def test_the_next_free_worker_sends_the_next_body_whatever_its_process(stub: Stu
 def test_stamps_of_all_processes_are_of_the_machines_clock(stub: Stub, run_point: RunPoint) -> None:
     """By the stub's clock, sends of two processes lie as far apart as their records say, give or take the way there."""
     stub.on(COMPLETIONS, stub.good())
+    before_s = time.perf_counter()
     load = run_point(stub.target, count=6, at=2, client_processes=2)
     received = {json.loads(seen.body)["number"]: seen.received_ns / 1e9 for seen in stub.posted()}
     starts = [received[record.index] - record.sent_s for record in load.requests]
@@ -116,6 +117,7 @@ def test_stamps_of_all_processes_are_of_the_machines_clock(stub: Stub, run_point
 
     # Each receipt puts the start of the point before it, each answer puts it after: with two clocks they would cross.
     assert max(ends) <= min(starts)
+    assert before_s < min(starts)
 
 
 def test_tickets_are_drawn_in_order_and_once_each() -> None:
@@ -281,7 +283,7 @@ def parent(stub: Stub) -> Iterator[tuple[subprocess.Popen[bytes], list[psutil.Pr
 
     def silent(_: Seen) -> Reply:
         both.wait(PATIENCE_S)
-        return stub.stream(stub.token("a"), end="silence")
+        return stub.stream(end="silence")
 
     stub.on(COMPLETIONS, silent)
     command = [sys.executable, "-c", PARENT, stub.target.url]
@@ -317,7 +319,8 @@ def test_no_process_outlives_its_parent(
 
 def test_a_process_that_gets_no_start_leaves_with_its_parent(nobody: Target) -> None:
     """A process whose parent goes away before the point starts does not wait for it."""
-    with load_process._tickets(()) as tickets, load_process._child(share_of(nobody.url), tickets) as child:
+    with load_process._tickets(()) as tickets, load_process._child(tickets) as child:
+        load_process._say(child, load_process._job(share_of(nobody.url)))
         assert child.stdout is not None
         ready = child.stdout.readline()
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_specgate.core.gate import Threshold
+    from pytest_specgate.core.records import BootRecord
     from tests.core.conftest import Build, Speed
 
 STEADY = (1.0, 1.001, 1.0, 0.999, 1.0, 1.0)
@@ -274,6 +275,24 @@ def test_order_effect_follows_the_order_in_which_boots_came(build: type[Build]) 
     [verdict] = judge(gate, record.model_copy(update={"boots": tuple(turned)}))
 
     assert verdict.order_effect == pytest.approx(-0.0099, abs=1e-4)
+
+
+def test_rhythms_of_the_two_arms_are_told_apart(build: type[Build]) -> None:
+    """Lockstep in one arm and a trickle, but for one pair of sends, in the other: 100 % and 25 % in bunches."""
+    pair = build.pair()
+    sends = [0.0] * 8 + [1.0, 1.001, *(2.0 + 0.1 * index for index in range(6))]
+
+    def trickle(boot: BootRecord) -> BootRecord:
+        one, eight = boot.points
+        requests = [one.model_copy(update={"sent_s": at}) for one, at in zip(eight.requests, sends, strict=True)]
+        return boot.model_copy(update={"points": (one, eight.model_copy(update={"requests": tuple(requests)}))})
+
+    record = build.window(pair, STEADY[:2], STEADY[:2])
+    for number in (1, 2):
+        record = build.edited(record, arm="k4", number=number, edit=trickle)
+    [verdict] = judge(build.gate(pair, build.threshold("ttft_p50", 8)), record)
+
+    assert "in bunches: reference 100 %, candidate 25 %" in " ".join(verdict.flags)
 
 
 def test_ttft_is_shown_with_how_bunched_the_sends_were(build: type[Build]) -> None:
