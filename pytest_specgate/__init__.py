@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_specgate.adapters.models import EMBEDDED_MODEL
-    from pytest_specgate.api import better, gate, measured, noise_floor, not_worse
+    from pytest_specgate.api import better, gate, measured, noise_floor, not_worse, outputs_agree
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.errors import SpecgateError, UsageError
     from pytest_specgate.core.measured import MeasuredWindow
     from pytest_specgate.core.ports import Server
     from pytest_specgate.core.profile import RequestProfile
+    from pytest_specgate.core.prompt_files import PromptFile
     from pytest_specgate.core.records import WindowRecord
     from pytest_specgate.core.verdict import Outcome, Verdict
 
@@ -25,6 +26,7 @@ __all__ = [
     "ArmPair",
     "MeasuredWindow",
     "Outcome",
+    "PromptFile",
     "RequestProfile",
     "Server",
     "SpecgateError",
@@ -36,6 +38,7 @@ __all__ = [
     "measured",
     "noise_floor",
     "not_worse",
+    "outputs_agree",
 ]
 
 _HOMES = {
@@ -44,6 +47,7 @@ _HOMES = {
     "ArmPair": "core.arms",
     "MeasuredWindow": "core.measured",
     "Outcome": "core.verdict",
+    "PromptFile": "core.prompt_files",
     "RequestProfile": "core.profile",
     "Server": "core.ports",
     "SpecgateError": "core.errors",
@@ -55,6 +59,7 @@ _HOMES = {
     "measured": "api",
     "noise_floor": "api",
     "not_worse": "api",
+    "outputs_agree": "api",
 }
 
 

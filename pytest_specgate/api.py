@@ -12,7 +12,7 @@ import pytest
 from pytest_specgate.core.arms import ArmPair, arms_of
 from pytest_specgate.core.declared import fraction_of, known_keywords
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.gate import NoiseFloor, Threshold
+from pytest_specgate.core.gate import AnyThreshold, NoiseFloor, OutputsThreshold, Threshold
 from pytest_specgate.names import GATE_MARK, PAIRS_MARK, THRESHOLD_FIXTURE, WINDOW_FIXTURE
 
 if TYPE_CHECKING:
@@ -74,7 +74,24 @@ def better(metric: str, *, at: Level, by: str, noise: NoiseFloor | None = None) 
 
 
 @known_keywords
-def gate(pair: ArmPair, *thresholds: Threshold) -> Callable[[F], F]:
+def outputs_agree(*, at: Level, at_least: str) -> OutputsThreshold:
+    """Claim that both arms answer alike, letter by letter, under greedy sampling.
+
+    Without this claim different answers are told and never judged. Floating-point sums depend on the batch, so even one
+    arm may not repeat itself: reports show how far it does, and a share near that is all that can be asked for.
+
+    Args:
+        at: load level of the point: a concurrency as 8, an arrival rate as ``"4/s"``.
+        at_least: the share of answers that must be equal in every round, as ``"99%"``.
+
+    Raises:
+        UsageError: a share without unit, of nothing, or above 100 %.
+    """
+    return OutputsThreshold(at, fraction_of("at_least", at_least))
+
+
+@known_keywords
+def gate(pair: ArmPair, *thresholds: AnyThreshold) -> Callable[[F], F]:
     """Make a test function a gate: the pair is measured, and each threshold becomes one test item.
 
     The body may be empty: every threshold is judged whatever the body does. A body that asks for the fixture
@@ -86,7 +103,7 @@ def gate(pair: ArmPair, *thresholds: Threshold) -> Callable[[F], F]:
     if not isinstance(pair, ArmPair):
         raise UsageError(f"gate() takes an ArmPair first, got {type(pair).__name__}")
     given: tuple[object, ...] = thresholds
-    strangers = [type(threshold).__name__ for threshold in given if not isinstance(threshold, Threshold)]
+    strangers = [type(threshold).__name__ for threshold in given if not isinstance(threshold, AnyThreshold)]
     if strangers or not thresholds:
         what = f"got {strangers[0]}" if strangers else "got none"
         raise UsageError(f"gate() takes thresholds, as not_worse(...) and better(...), after its pair; {what}")

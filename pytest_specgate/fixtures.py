@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_specgate.adapters.locks import MachineLock
     from pytest_specgate.adapters.server import VllmEngine
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.errors import ServerStartError
-    from pytest_specgate.core.gate import Threshold
+    from pytest_specgate.core.gate import AnyThreshold
     from pytest_specgate.core.measured import MeasuredWindow
     from pytest_specgate.core.ports import Server
     from pytest_specgate.core.verdict import Verdict
@@ -37,14 +39,19 @@ def session_of(config: pytest.Config) -> GateSession:
 
         options = config.stash[OPTIONS_KEY]
         workers = getattr(config, "workerinput", {}).get("workercount", 1)
-        config.stash[SESSION_KEY] = GateSession(options, LocalWiring(options), workers=workers, say=teller(config))
+        config.stash[SESSION_KEY] = GateSession(
+            options,
+            LocalWiring(options, root=config.rootpath, say=teller(config)),
+            workers=workers,
+            say=teller(config),
+        )
     return config.stash[SESSION_KEY]
 
 
 @pytest.fixture
-def specgate_threshold(request: pytest.FixtureRequest) -> Threshold:
+def specgate_threshold(request: pytest.FixtureRequest) -> AnyThreshold:
     """The threshold that this item of a gate judges."""
-    threshold: Threshold = request.param
+    threshold: AnyThreshold = request.param
     return threshold
 
 
@@ -90,15 +97,36 @@ class _KeptServer:
 class LocalWiring:
     """Wires the session to real servers on this machine. Adapters are imported when they are first needed."""
 
-    def __init__(self, options: GateOptions, *, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        options: GateOptions,
+        *,
+        root: Path,
+        say: Callable[[str], None],
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
         self._options = options
+        self._root = root
         self._environment = environment
         self._kept: _KeptServer | None = None
         self._servers: VllmEngine | None = None
         self._dead: list[tuple[Arm, ServerStartError]] = []
+        self._say = say
+
+    @functools.cached_property
+    def _lock(self) -> MachineLock:
+        """The right to use the machine: one object for the session, which may take it again and again."""
+        from pytest_specgate.adapters.locks import MachineLock  # noqa: PLC0415  - only gates pay for it
+        from pytest_specgate.adapters.state import state_folder  # noqa: PLC0415
+
+        folder = state_folder(self._environment) / "locks"
+        return MachineLock(self._options.devices, folder=folder, wait_s=self._options.lock_wait_s, say=self._say)
 
     def check(self, pairs: Sequence[ArmPair]) -> None:
         """Raise `UsageError` for what would stop a pair from being measured."""
+        from pytest_specgate.adapters.prompts import check_files  # noqa: PLC0415  - only gates pay for it
+
+        check_files([pair.profile for pair in pairs], root=self._root)
         engine = self._engine(self._options.results)
         for pair in pairs:
             for arm in pair.arms:
@@ -109,7 +137,7 @@ class LocalWiring:
         """Measure a window; its record and the logs of its servers go into a folder of its own."""
         from pytest_specgate.adapters.client import HttpLoadDriver  # noqa: PLC0415  - only gates pay for it
         from pytest_specgate.adapters.host import LocalHost  # noqa: PLC0415
-        from pytest_specgate.adapters.prompts import PackagedCorpus  # noqa: PLC0415
+        from pytest_specgate.adapters.prompts import LocalPrompts  # noqa: PLC0415
         from pytest_specgate.adapters.scrape import HttpPages  # noqa: PLC0415
         from pytest_specgate.adapters.storage import FileStore, window_name  # noqa: PLC0415
         from pytest_specgate.core.measured import MeasuredWindow  # noqa: PLC0415
@@ -119,12 +147,12 @@ class LocalWiring:
         host = LocalHost()
         folder = self._options.results / window_name(host.now(), plan.profile)
         store = FileStore(folder)
-        with contextlib.closing(HttpPages()) as pages:
+        with self._lock, contextlib.closing(HttpPages()) as pages:
             ports = Ports(
                 engine=self._engine(folder),
                 load=HttpLoadDriver(),
                 pages=pages,
-                prompts=PackagedCorpus(),
+                prompts=LocalPrompts(self._root),
                 host=host,
                 store=store,
                 progress=_Progress(say),
@@ -169,8 +197,11 @@ class LocalWiring:
             kept.stack.close()
 
     def _engine(self, log_folder: Path) -> VllmEngine:
-        from pytest_specgate.adapters.server import EngineOptions, VllmEngine  # noqa: PLC0415  - only gates pay for it
+        from pytest_specgate.adapters.devices import NvidiaMemory  # noqa: PLC0415  - only gates pay for it
+        from pytest_specgate.adapters.server import EngineOptions, VllmEngine  # noqa: PLC0415
+        from pytest_specgate.adapters.state import ServerNotes, state_folder  # noqa: PLC0415
 
+        devices = self._options.devices or self._environment.get("CUDA_VISIBLE_DEVICES")
         return VllmEngine(
             EngineOptions(
                 python=self._options.engine_python,
@@ -178,6 +209,10 @@ class LocalWiring:
                 environment=self._environment,
                 start_limit_s=self._options.start_limit_s,
                 log_folder=log_folder,
+                lock=self._lock,
+                notes=ServerNotes(state_folder(self._environment) / "servers", say=self._say),
+                memory=NvidiaMemory(devices),
+                say=self._say,
             )
         )
 

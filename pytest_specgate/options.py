@@ -32,6 +32,8 @@ class GateOptions:
         results: folder for window records and server logs.
         rounds: n_max of every pair; `None` leaves it to the gate files.
         start_limit_s: longest time that a server may take to start, in seconds.
+        devices: names of the GPUs that this job may use, as ``0,1``; `None` for the whole machine.
+        lock_wait_s: longest time to wait for other jobs on this machine or these devices, in seconds.
         given: the options that were set, wherever, as they would be typed: to run something again alike.
     """
 
@@ -40,6 +42,8 @@ class GateOptions:
     results: Path
     rounds: int | None
     start_limit_s: float
+    devices: str | None = None
+    lock_wait_s: float = 3600.0
     given: tuple[str, ...] = ()
 
 
@@ -83,6 +87,12 @@ _OPTIONS: Final = (
     _Option("results", "FOLDER", "Where window records and server logs are kept. Default: specgate-results."),
     _Option("rounds", "N", "Boots of each arm at most, for every gate: 1, 2, 3 or an even number."),
     _Option("start_limit", "SECONDS", "Longest time that a server may take to become ready. Default: 600."),
+    _Option(
+        "devices",
+        "LIST",
+        "GPUs that this job has to itself, as 0,1: jobs that name others run beside it. Default: the whole machine.",
+    ),
+    _Option("lock_wait", "SECONDS", "Longest time to wait for other gates on this machine. Default: 3600."),
 )
 
 
@@ -111,6 +121,8 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
         results=here / Path(texts.get("results", "specgate-results")).expanduser(),
         rounds=_number(found["rounds"], int, default=None),
         start_limit_s=_number(found["start_limit"], float, default=600.0),
+        devices=texts.get("devices"),
+        lock_wait_s=_number(found["lock_wait"], float, default=3600.0),
         given=tuple(f"{option.flag}={shlex.quote(texts[option.name])}" for option in _OPTIONS if option.name in texts),
     )
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_specgate.core.arms import Arm
-    from pytest_specgate.core.gate import Threshold
+    from pytest_specgate.core.gate import AnyThreshold
     from pytest_specgate.core.measured import MeasuredWindow
     from pytest_specgate.core.ports import Server
     from pytest_specgate.core.verdict import Verdict
@@ -306,7 +306,7 @@ class GateSession:
         self._wiring.stop_server()
 
 
-def threshold_of(item: pytest.Item) -> Threshold | None:
+def threshold_of(item: pytest.Item) -> AnyThreshold | None:
     """Return the threshold that an item judges, `None` for other tests."""
     callspec = getattr(item, "callspec", None)
     return None if callspec is None else callspec.params.get(THRESHOLD_FIXTURE)
@@ -344,7 +344,7 @@ def _gate(mark: pytest.Mark, *, gate_id: str, rounds: int | None) -> Gate:
     return Gate(gate_id, pair.with_rounds(rounds), tuple(thresholds))
 
 
-def _gate_id(item: pytest.Item, threshold: Threshold) -> str:
+def _gate_id(item: pytest.Item, threshold: AnyThreshold) -> str:
     """Return file path, names and further parameters: a name that outlives reordering and is unique."""
     function = cast("pytest.Function", item)
     path = Path(os.path.relpath(item.path, item.config.rootpath)).as_posix()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_specgate.core.arms import arms_of, boot_order
 from pytest_specgate.core.corpus import build_prompts
+from pytest_specgate.core.differences import StartUp, compacted
 from pytest_specgate.core.errors import (
     LoadError,
     ScrapeError,
@@ -23,21 +24,27 @@ from pytest_specgate.core.identity import observed_fields, sent_hash
 from pytest_specgate.core.judge import judge, needs_more_rounds
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import DEFINITION_VERSION
-from pytest_specgate.core.profile import declared_fields, sha256_of, sha256_of_text
+from pytest_specgate.core.profile import declared_fields, messages_of, sha256_of, sha256_of_text
+from pytest_specgate.core.prompt_files import PromptFile, token_ids
 from pytest_specgate.core.records import (
     BootRecord,
     Failure,
     PairRecord,
     PointRecord,
+    StartUpRecord,
     WindowRecord,
+    redacted,
     redacted_arm,
     redacted_profile,
 )
-from pytest_specgate.core.resolved import gpus_of
-from pytest_specgate.core.validity import unproved
+from pytest_specgate.core.resolved import disproved, flattened, gpus_of
+from pytest_specgate.core.startup_log import startup_lines
+from pytest_specgate.core.validity import NOT_AS_DECLARED, unproved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pydantic import JsonValue
 
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.corpus import PromptSet
@@ -46,10 +53,18 @@ if TYPE_CHECKING:
     from pytest_specgate.core.levels import Level
     from pytest_specgate.core.ports import Ports, Server
     from pytest_specgate.core.profile import ProfileFields, RequestProfile
+    from pytest_specgate.core.prompt_files import Prompt
     from pytest_specgate.core.records import PointLoad, RequestRecord
 
 TOKENIZER_PROBE = 'Straße, naïve café: 12345 tokens — {"key": [1.5, true]}\n\tdef f(x): return x ** 2 # 漢字'
 """A text whose token ids tell tokenizers apart."""
+
+TEMPLATE_PROBE: list[JsonValue] = [
+    {"role": "user", "content": TOKENIZER_PROBE},
+    {"role": "assistant", "content": "42"},
+    {"role": "user", "content": " Why? "},
+]
+"""A conversation whose token ids tell chat templates apart."""
 
 _LEAVING_S = 2.0
 
@@ -115,6 +130,7 @@ class _Window:
         self._ports = ports
         self._prompts: PromptSet | None = None
         self._left_running = False
+        self._first_start: StartUp | None = None
         arms = arms_of(plan.pairs)
         self._record = WindowRecord(
             created_at=ports.host.now(),
@@ -159,6 +175,7 @@ class _Window:
     def _boot(self, arm: Arm, *, number: int, position: int, pairs: tuple[str, ...]) -> BootRecord:
         boot = _Boot(self._ports, arm)
         started_at = self._ports.host.now()
+        host_before = self._ports.host.facts()
         failure = boot.attempt(self._serve)
         self._left_running = boot.left_running
         if failure is not None:
@@ -173,6 +190,9 @@ class _Window:
             boot_s=boot.boot_s,
             profile=boot.profile,
             resolved=boot.resolved,
+            startup=self._kept(boot.startup),
+            host_before=host_before,
+            host_after=self._ports.host.facts(),
             points=tuple(boot.points),
             failure=failure,
         )
@@ -182,7 +202,11 @@ class _Window:
         page = self._ports.pages.counters(server)
         config = self._ports.pages.resolved_config(server)
         gpus = gpus_of(config)
+        boot.startup = self._startup(server, config)
         boot.resolved = {"speculative_config": config.get("speculative_config"), "gpus": gpus}
+        if disproof := disproved(redacted_arm(boot.arm).args, boot.startup.config, env=redacted_arm(boot.arm).env):
+            text = f"arm {boot.arm.name}: {'; '.join(proof.sentence for proof in disproof)}"
+            return Failure(reason=NOT_AS_DECLARED, message=text)
         failure = unproved(boot.arm, speculative_config=config.get("speculative_config"), page=page, model=server.model)
         if failure is not None:
             return failure
@@ -203,6 +227,20 @@ class _Window:
         boot.profile |= observed_fields(boot.points)
         return None
 
+    def _startup(self, server: Server, config: ProfileFields) -> StartUp:
+        """Return what the start of a server is compared by, without secrets."""
+        flat = redacted(flattened(config, self._ports.pages.resolved_environment(server)))
+        assert isinstance(flat, dict), "a mapping stays one"
+        return StartUp(flat, startup_lines(server.startup_log()))
+
+    def _kept(self, start: StartUp | None) -> StartUpRecord | None:
+        """Return what is stored of a start: of all but the first, what differs from the first."""
+        if start is None:
+            return None
+        self._first_start = self._first_start or start
+        kept = start if self._first_start is start else compacted(start, first=self._first_start)
+        return StartUpRecord(config=dict(kept.config), lines=dict(kept.lines))
+
     def _point(
         self, server: Server, bodies: Sequence[bytes], *, at: Level, before: CounterPage, gpus: int | None
     ) -> PointRecord:
@@ -221,6 +259,7 @@ class _Window:
             after=after,
             gpus=gpus,
             other_cpu_share=share,
+            repetitiveness=self._prompts.repetitiveness.get(at) if self._prompts else None,
         )
 
     def _send(self, server: Server, bodies: Sequence[bytes], *, at: Level) -> PointLoad:
@@ -248,15 +287,33 @@ class _Window:
             return before
 
     def _build_prompts(self, server: Server) -> PromptSet:
-        self._say(f"cutting prompts of {self._plan.profile.input_tokens} tokens")
-        source = self._ports.prompts.text(self._plan.profile.prompts)
+        profile = self._plan.profile
+        length = "" if profile.input_tokens is None else f" of {profile.input_tokens} tokens"
+        self._say(f"making prompts{length} from {profile.source}")
+        named = profile.prompts
+        source = (
+            self._ports.prompts.file(named.name) if isinstance(named, PromptFile) else self._ports.prompts.text(named)
+        )
         return build_prompts(
-            self._plan.profile,
+            profile,
             source=source,
             source_sha256=sha256_of_text(source),
             model=server.model,
-            count_tokens=lambda text: len(self._ports.pages.tokenize(server, text)),
+            tokenize=lambda prompt: self._tokenize(server, prompt),
         )
+
+    def _tokenize(self, server: Server, prompt: Prompt) -> Sequence[int]:
+        """Return the token ids that the server makes of a prompt."""
+        profile, pages = self._plan.profile, self._ports.pages
+        if profile.api == "chat":
+            return pages.tokenize_chat(server, messages_of(prompt), profile.extra_body)
+        return pages.tokenize(server, prompt) if isinstance(prompt, str) else token_ids(prompt)
+
+    def _chat_template_sha256(self, server: Server) -> str | None:
+        """Return the hash of what the chat template makes of a probe; `None` where no template is used."""
+        if self._plan.profile.api != "chat":
+            return None
+        return sha256_of([*self._tokenize(server, TEMPLATE_PROBE)])
 
     def _profile_fields(self, arm: Arm, server: Server, prompts: PromptSet) -> ProfileFields:
         return {
@@ -265,7 +322,7 @@ class _Window:
             "model": arm.model,
             "revision": arm.args.get("revision"),
             "tokenizer_sha256": sha256_of(list(self._ports.pages.tokenize(server, TOKENIZER_PROBE))),
-            "chat_template_sha256": None,
+            "chat_template_sha256": self._chat_template_sha256(server),
             "client_version": self._ports.host.client_version(),
             "metric_definition_version": DEFINITION_VERSION,
         }
@@ -281,6 +338,7 @@ class _Boot:
         self.boot_s: float | None = None
         self.profile: ProfileFields = {}
         self.resolved: ProfileFields = {}
+        self.startup: StartUp | None = None
         self.points: list[PointRecord] = []
         self.left_running = False
 

@@ -6,13 +6,15 @@ import base64
 import binascii
 import json
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.sse import Read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_LONGEST_MS: Final = 1e12
 
 
 def parse_capture(text: str, *, name: str) -> list[Read]:
@@ -48,10 +50,10 @@ def _read(line: str, *, place: str) -> Read:
     try:
         fields = json.loads(line)
         at_ms, data = fields["t_ms"], base64.b64decode(fields["bytes_b64"], validate=True)
-    except (ValueError, TypeError, KeyError, binascii.Error) as error:
+    except (ValueError, TypeError, KeyError, RecursionError, binascii.Error) as error:
         raise UsageError(
             f'{place}: not a read of the form {{"t_ms": 101.3, "bytes_b64": "..."}}: {type(error).__name__} {error}'
         ) from error
-    if isinstance(at_ms, bool) or not isinstance(at_ms, int | float) or not math.isfinite(at_ms):
-        raise UsageError(f"{place}: t_ms is {at_ms!r}, and must be milliseconds after the send")
+    if isinstance(at_ms, bool) or not isinstance(at_ms, int | float) or not 0 < at_ms < _LONGEST_MS:
+        raise UsageError(f"{place}: t_ms is {at_ms!r:.40}, and must be milliseconds after the send, more than 0")
     return Read(at_ms / 1000, data)

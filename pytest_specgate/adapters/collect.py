@@ -57,11 +57,13 @@ class Collector:
 
     Args:
         started_ns: start of the point on the monotonic clock.
+        keep_text: whether records carry the answers themselves.
         kept_bytes: size up to which answers are kept for `finish`.
     """
 
-    def __init__(self, *, started_ns: int, kept_bytes: int = _KEPT_BYTES) -> None:
+    def __init__(self, *, started_ns: int, keep_text: bool = False, kept_bytes: int = _KEPT_BYTES) -> None:
         self._started_ns = started_ns
+        self._keep_text = keep_text
         self._kept_bytes = kept_bytes
         self._waiting: list[Attempt] = []
         self._waiting_bytes = 0
@@ -114,7 +116,7 @@ class Collector:
     def _keep(self, attempt: Attempt, builder: TimelineBuilder) -> None:
         refused = _refusal(attempt.exchange) if _refused(attempt.exchange) else None
         seen = builder.finish(failure=refused or attempt.failure)
-        self._records.append(_record(attempt, seen, started_ns=self._started_ns))
+        self._records.append(_record(attempt, seen, started_ns=self._started_ns, keep_text=self._keep_text))
         if seen.error is None:
             self._gaps_s.extend(later - earlier for earlier, later in itertools.pairwise(seen.token_events))
         attempt.exchange.clear()
@@ -151,7 +153,7 @@ def _readable(attempt: Attempt) -> list[tuple[float, bytes]]:
     return [] if _refused(attempt.exchange) else list(attempt.exchange.reads())
 
 
-def _record(attempt: Attempt, seen: Timeline, *, started_ns: int) -> RequestRecord:
+def _record(attempt: Attempt, seen: Timeline, *, started_ns: int, keep_text: bool) -> RequestRecord:
     """Turn a parsed attempt into a record."""
     exchange, events = attempt.exchange, seen.token_events
     return RequestRecord(
@@ -169,6 +171,7 @@ def _record(attempt: Attempt, seen: Timeline, *, started_ns: int) -> RequestReco
         token_events=len(events),
         finish_reason=seen.finish_reason,
         text_sha256=hashlib.sha256(seen.text.encode()).hexdigest(),
+        text=seen.text if keep_text else None,
         body_sha256=hashlib.sha256(attempt.body).hexdigest(),
     )
 

@@ -148,12 +148,18 @@ class LocalHost:
         busy = sum(times) - times.idle - getattr(times, "iowait", 0.0)
         # Guest time is part of user time and would count twice.
         busy -= getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-        own = sum(_cpu_seconds(pid) for pid in {*ours, os.getpid()})
+        own = sum(_cpu_seconds(pid) for pid in {*ours, os.getpid()}) + _ended_children_seconds()
         return CpuReading(at_s=time.monotonic(), used_s=busy - own)
 
     def client_version(self) -> str:
         """Return the version of the load client."""
         return f"{_CLIENT}, httpx {httpx.__version__}, httptools {httptools.__version__}"
+
+
+def _ended_children_seconds() -> float:
+    """Return the CPU time of children that have left, such as processes of load: it is in their parent's account."""
+    times = psutil.Process().cpu_times()
+    return float(times.children_user + times.children_system)
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import gc
+import math
 import time
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, Self
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 CONNECT_S: Final = 10.0
 _HEARTBEAT_S: Final = 0.010
+_WHOLE: Final = 10
+"""A whole answer may take so many times the silence that is waited for: keep-alive comments must not hold a gate."""
+
 _HEADERS: Final = {
     "content-type": "application/json",
     "accept": "text/event-stream",
@@ -46,6 +50,8 @@ class Share:
         workers: closed-loop workers of this process; in an open loop, connections opened beforehand.
         timeout_s: longest silence of the server that is waited for.
         due_s: when each request is due, in an open loop, after the start of the point; empty in a closed loop.
+        keep_text: whether the answers themselves are wanted.
+        path: where requests are sent to.
     """
 
     url: str
@@ -53,6 +59,8 @@ class Share:
     workers: int
     timeout_s: float
     due_s: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    keep_text: bool = False
+    path: str = ENDPOINT
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -120,7 +128,7 @@ class Sender:
             base_url=self._share.url, headers=_HEADERS, timeout=self._timeout, transport=transport, trust_env=False
         )
         await self._stack.enter_async_context(client)
-        return _Client(client, transport, url=httpx.URL(self._share.url))
+        return _Client(client, transport, url=httpx.URL(self._share.url), path=self._share.path)
 
     async def run(self, *, started_ns: int) -> ShareResult:
         """Send everything and return what came back.
@@ -128,7 +136,7 @@ class Sender:
         Args:
             started_ns: start of the point on the monotonic clock; it may lie ahead.
         """
-        collector = Collector(started_ns=started_ns)
+        collector = Collector(started_ns=started_ns, keep_text=self._share.keep_text)
         lags_s: array.array[float] = array.array("d")
         await asyncio.sleep(max(0.0, (started_ns - perf_counter_ns()) / 1e9))
         with _garbage_collection_off():
@@ -170,10 +178,11 @@ class Sender:
 class _Client:
     """One connection's client."""
 
-    def __init__(self, client: httpx.AsyncClient, transport: StampingTransport, *, url: httpx.URL) -> None:
+    def __init__(self, client: httpx.AsyncClient, transport: StampingTransport, *, url: httpx.URL, path: str) -> None:
         self._client = client
         self._transport = transport
         self._url = url
+        self._path = path
 
     async def connect(self) -> None:
         with contextlib.suppress(httpx.TransportError):
@@ -181,10 +190,14 @@ class _Client:
 
     async def send(self, attempt: Attempt) -> None:
         """Send one request and keep what comes back with it, also when it breaks off."""
-        request = self._client.build_request("POST", ENDPOINT, content=attempt.body)
+        limit_s = _WHOLE * (self._client.timeout.read or math.inf)
+        request = self._client.build_request("POST", self._path, content=attempt.body)
         try:
-            response = await self._client.send(request, stream=True)
+            async with asyncio.timeout(limit_s):
+                response = await self._client.send(request, stream=True)
             await response.aclose()
+        except TimeoutError:
+            attempt.failure = f"the answer had not ended after {limit_s:g} s"
         except httpx.HTTPError as error:
             attempt.failure = f"{type(error).__name__}: {error}".rstrip(": ")
         attempt.exchange = request.extensions.get(EXCHANGE, attempt.exchange)
@@ -198,11 +211,17 @@ async def _ended(cancelled: Sequence[asyncio.Future[None]]) -> None:
 
 
 async def _heartbeat(lags_s: array.array[float]) -> None:
+    """Note how late each beat of a fixed grid comes; beats that a stall swallowed count as what they would have been.
+
+    With one beat a wake-up a stall of half a second would be one sample, and the quiet seconds around it hundreds.
+    """
     clock = asyncio.get_running_loop().time
+    due_s = clock() + _HEARTBEAT_S
     while True:
-        due_s = clock() + _HEARTBEAT_S
-        await asyncio.sleep(_HEARTBEAT_S)
-        lags_s.append(max(0.0, clock() - due_s))
+        await asyncio.sleep(due_s - clock())
+        while due_s <= clock():
+            lags_s.append(clock() - due_s)
+            due_s += _HEARTBEAT_S
 
 
 @contextlib.contextmanager

@@ -164,6 +164,8 @@ def _job(share: Share) -> dict[str, Any]:
         "workers": share.workers,
         "timeout_s": share.timeout_s,
         "due_s": dict(share.due_s),
+        "keep_text": share.keep_text,
+        "path": share.path,
     }
 
 
@@ -174,6 +176,8 @@ def _share(job: dict[str, Any]) -> Share:
         workers=job["workers"],
         timeout_s=job["timeout_s"],
         due_s={int(index): due for index, due in job["due_s"].items()},
+        keep_text=job["keep_text"],
+        path=job["path"],
     )
 
 

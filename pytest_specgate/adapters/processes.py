@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
 import os
 import re
+import select
 import signal
 import subprocess
+import sys
 import threading
 import time
-from typing import TYPE_CHECKING, NoReturn
+import weakref
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 import psutil
 
+from pytest_specgate.adapters import supervisor
 from pytest_specgate.core.errors import ServerError
 from pytest_specgate.core.records import REDACTED, redacted_text
 
@@ -20,63 +26,158 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-_INTERRUPT_S = 20.0
-_TERMINATE_S = 10.0
-_KILL_S = 10.0
-_FOLLOW_S = 2.0
+_START_S = 60.0
+_POLL_S = 0.02
 _TAIL_BYTES = 4_000_000
+_HEAD_BYTES = 1_000_000
 _TAIL_LINES = 30
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f]")
 _ANSWERED = re.compile(r'"(GET|POST|HEAD) [^"]*" 2\d\d\b')
+_CODE: Final = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("pytest_specgate.adapters.supervisor", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+module.main()
+"""
+"""What the supervising process runs: this one file, isolated from working directory, paths and variables."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StopLimits:
+    """How long each step of ending a server may take, in seconds.
+
+    The server is asked with SIGINT, then with SIGTERM, then killed; what it leaves behind may follow by itself, is
+    asked in the same way, then killed.
+
+    Attributes:
+        interrupt_s: for the server, after SIGINT.
+        terminate_s: for the server, after SIGTERM.
+        follow_s: for all that the server left: to follow by itself, after SIGINT, and after SIGTERM.
+        kill_s: for what was killed.
+        abandoned_s: at most for each step before the kill when the process that wanted the server is gone.
+        port_s: for the port to be free again once all processes are gone.
+        memory_s: for the memory of devices to be free again once all processes are gone.
+    """
+
+    interrupt_s: float = 20.0
+    terminate_s: float = 10.0
+    follow_s: float = 2.0
+    kill_s: float = 10.0
+    abandoned_s: float = 5.0
+    port_s: float = 10.0
+    memory_s: float = 60.0
+
+    @property
+    def asking_s(self) -> float:
+        """All steps together: more time than an end that goes as it should can take."""
+        return self.interrupt_s + self.terminate_s + 3 * self.follow_s + self.killing_s
+
+    @property
+    def killing_s(self) -> float:
+        """The last step, and time to tell of it."""
+        return self.kill_s + self.follow_s
+
+
+DEFAULT_LIMITS: Final = StopLimits()
 
 
 class Child:
-    """One process tree of ours.
+    """One process tree of ours, under a supervising process that outlives this one until all of the tree has ended.
 
-    Only processes that were seen as descendants of the child, or that live in its session, are ever signalled;
-    `psutil` tells a process from a later one with the same id by its start time.
+    Only processes that were seen as descendants of the supervising process are ever signalled; `psutil` tells a process
+    from a later one with the same id by its start time. A child that nobody stops is ended when this object, or this
+    process, is gone, however that came about.
 
     Args:
         command: what to start.
         environment: the child's whole environment.
         log: file for everything it prints.
         secrets: texts that are never shown, whoever prints them.
+        limits: how long each step of its end may take.
+
+    Raises:
+        OSError: the command cannot be run.
     """
 
     def __init__(
-        self, command: Sequence[str], *, environment: Mapping[str, str], log: Path, secrets: Sequence[str] = ()
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        log: Path,
+        secrets: Sequence[str] = (),
+        limits: StopLimits = DEFAULT_LIMITS,
     ) -> None:
         self.log = log
         self._secrets = tuple(secrets)
+        self._limits = limits
+        self._seen: set[psutil.Process] = set()
         log.parent.mkdir(parents=True, exist_ok=True)
         # What a server prints may hold secrets that only it knows: nobody else reads it.
         with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:  # noqa: PTH123  - no mode in Path.open
-            self._process = subprocess.Popen(
-                list(command),
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._seen: set[psutil.Process] = set()
+            self._line = _Line(output)
+        self._process = self._line.process
+        job = {"command": list(command), "environment": dict(environment), "limits": dataclasses.asdict(limits)}
+        try:
+            self._line.begin({**job, "parent": os.getpid()})
+            self._watcher = psutil.Process(self._process.pid)
+            self._own = _processes_of(self.pid)
+        except BaseException:
+            self._line.end(limits.asking_s)
+            raise
 
     @property
     def pid(self) -> int:
         """Process id of the child itself, also its session id."""
+        pid: int = self._line.facts["pid"]
+        return pid
+
+    @property
+    def supervisor_pid(self) -> int:
+        """Process id of the supervising process, which is no part of the tree."""
         return self._process.pid
 
+    @property
+    def adopts(self) -> bool:
+        """Whether descendants are found wherever they go; else only in the child's session, or if they were seen."""
+        return bool(self._line.facts["adopts"])
+
     def exit_code(self) -> int | None:
-        """Return the exit status of the child, `None` while it lives; -9 means ended by signal 9."""
-        return self._process.poll()
+        """Return the exit status of the child, `None` while it lives; -9 means ended by signal 9.
+
+        Where somebody killed the supervising process, that one's status stands for the child's, which nobody knows.
+        """
+        self._line.hear(0)
+        code: int | None = self._line.facts.get("exit")
+        if code is None and self._line.silent and not living(self._own):
+            return self._process.wait()
+        return code
+
+    def wait(self, limit_s: float) -> int | None:
+        """Wait until the child has left, so long at most; return its exit status, `None` when it still lives."""
+        deadline_s = time.monotonic() + limit_s
+        while (code := self.exit_code()) is None and (left_s := deadline_s - time.monotonic()) > 0:
+            # Silence is no news, and would be heard at once.
+            time.sleep(_POLL_S) if self._line.silent else self._line.hear(left_s)
+        return code
 
     def processes(self) -> frozenset[int]:
         """Look for descendants, remember them, and return the ids of all that were seen and still live."""
         with contextlib.suppress(psutil.Error):
-            child = psutil.Process(self.pid)
-            self._seen |= {child, *child.children(recursive=True)}
-        self._seen |= set(_session_members(self.pid))
-        return frozenset(process.pid for process in _living(self._seen))
+            self._seen |= set(self._watcher.children(recursive=True))
+        if self._line.silent or not self.adopts:
+            self._seen |= session_members(self.pid, known=[*self._own, *self._seen])
+        return frozenset(process.pid for process in living(self._seen))
+
+    def log_head(self) -> str:
+        """Return the beginning of what the child printed, without control characters and secrets, in whole lines."""
+        try:
+            with self.log.open("rb") as file:
+                text = file.read(_HEAD_BYTES).decode("utf-8", errors="replace")
+        except OSError:
+            return ""
+        return self._cleaned(text.rpartition("\n")[0].replace("\r\n", "\n").replace("\r", "\n"))
 
     def log_tail(self) -> str:
         """Return the last lines that the child printed, without control characters and secrets.
@@ -93,11 +194,13 @@ class Child:
         # A beginning in the middle of a line could hide what gives a secret away.
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         text = text.partition("\n")[2] if start else text
+        lines = [line for line in self._cleaned(text).splitlines() if not _ANSWERED.search(line)]
+        return "\n".join(lines[-_TAIL_LINES:])
+
+    def _cleaned(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, REDACTED)
-        text = redacted_text(_CONTROL.sub("", text))
-        lines = [line for line in text.splitlines() if not _ANSWERED.search(line)]
-        return "\n".join(lines[-_TAIL_LINES:])
+        return redacted_text(_CONTROL.sub("", text))
 
     def stop(self) -> None:
         """End the child and all its descendants; quiet when they are gone already.
@@ -107,52 +210,138 @@ class Child:
         """
         try:
             self.processes()
-            self._ask_to_end()
+            self._line.say("stop")
+            self._line.hear_out(self._limits.asking_s)
         finally:
             # Also when the user loses patience and interrupts again.
+            self._line.say("kill")
+            self._line.hear_out(self._limits.killing_s)
+            self._end_the_rest()
+
+    def _end_the_rest(self) -> None:
+        """End what the supervising process left, if anything: somebody may have killed it, or stopped it."""
+        self.processes()
+        self._line.end(0)
+        for number, limit_s in ((signal.SIGTERM, self._limits.follow_s), (signal.SIGKILL, self._limits.kill_s)):
             self.processes()
-            self._end_descendants()
-
-    def _ask_to_end(self) -> None:
-        for number, limit_s in ((signal.SIGINT, _INTERRUPT_S), (signal.SIGTERM, _TERMINATE_S)):
-            if self._process.poll() is not None:
-                return
-            self._process.send_signal(number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(limit_s)
-
-    def _end_descendants(self) -> None:
-        """Give what is left a moment to follow its parent, then end it.
-
-        The child itself is waited for by the object that started it: whoever waits first takes its exit status.
-        """
-        descendants = [process for process in self._seen if process.pid != self.pid]
-        if self._process.poll() is None:
-            self._process.kill()
-        _, alive = psutil.wait_procs(_living(descendants), timeout=_FOLLOW_S)
-        for process in alive:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        _, alive = psutil.wait_procs(alive, timeout=_KILL_S)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_KILL_S)
-        survivors = _living([*alive, *(process for process in self._seen if process.pid == self.pid)])
+            for process in living(self._seen):
+                with contextlib.suppress(psutil.Error):
+                    process.send_signal(number)
+            wait_gone(self._seen, limit_s)
+        survivors = sorted(process.pid for process in living(self._seen))
         if survivors:
-            names = ", ".join(f"{process.pid}" for process in survivors)
+            names = ", ".join(map(str, survivors))
             raise ServerError(f"processes {names} of the server could not be ended", log_tail=self.log_tail())
 
 
-def _session_members(session: int) -> list[psutil.Process]:
-    """Return the living processes of a session: descendants whose parent has left are found here only."""
-    members = []
-    for pid in psutil.pids():
-        with contextlib.suppress(OSError, psutil.Error):
-            if os.getsid(pid) == session:
-                members.append(psutil.Process(pid))
-    return members
+class _Line:
+    """The supervising process, and the line to it.
+
+    Attributes:
+        process: the supervising process.
+        facts: all that was reported.
+        silent: whether nothing more will be reported: the process is gone.
+    """
+
+    def __init__(self, output: IO[bytes]) -> None:
+        heard, self._words = os.pipe()
+        self._reports, told = os.pipe()
+        # A line that is forgotten must end its server, and not leak.
+        self._hang_up = weakref.finalize(self, os.close, self._words)
+        self._stop_listening = weakref.finalize(self, os.close, self._reports)
+        command = [sys.executable, "-I", "-c", _CODE, str(supervisor.__file__)]
+        try:
+            self.process = subprocess.Popen(command, stdin=heard, stdout=told, stderr=output, start_new_session=True)
+        finally:
+            os.close(heard)
+            os.close(told)
+        self.facts: dict[str, Any] = {}
+        self.silent = False
+        self._part = b""
+        self._poll = select.poll()
+        self._poll.register(self._reports, select.POLLIN)
+
+    def begin(self, job: dict[str, Any]) -> None:
+        """Hand the job over, and return once the server has been started.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        self.say(json.dumps(job))
+        deadline_s = time.monotonic() + _START_S
+        while not (self.silent or self.facts) and (left_s := deadline_s - time.monotonic()) > 0:
+            self.hear(left_s)
+        if "pid" not in self.facts:
+            number, text, file = self.facts.get("error", (None, "its supervising process does not start", None))
+            raise OSError(text) if number is None else OSError(number, text, file)
+
+    def say(self, words: str) -> None:
+        """Say a line; nobody may be there to hear it."""
+        data = f"{words}\n".encode()
+        with contextlib.suppress(BrokenPipeError):
+            while data and self._hang_up.alive:
+                data = data[os.write(self._words, data) :]
+
+    def hear(self, wait_s: float) -> None:
+        """Take in what was reported; when there is nothing new, wait for it so long."""
+        while not self.silent and self._poll.poll(max(0.0, wait_s * 1e3)):
+            data = os.read(self._reports, 65536)
+            self.silent = not data
+            *lines, self._part = (self._part + data).split(b"\n")
+            for line in lines:
+                self.facts.update(json.loads(line))
+            wait_s = 0
+
+    def hear_out(self, limit_s: float) -> None:
+        """Listen until the process is gone, so long at most."""
+        deadline_s = time.monotonic() + limit_s
+        while not self.silent and (left_s := deadline_s - time.monotonic()) > 0:
+            self.hear(left_s)
+
+    def end(self, patience_s: float) -> None:
+        """Hang up, which ends the server, and make sure that the process is gone."""
+        self._hang_up()
+        self.hear_out(patience_s)
+        if not self.silent:
+            self.process.kill()
+        self.process.wait()
+        self.silent = True
+        self._stop_listening()
 
 
-def _living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+def _processes_of(pid: int) -> tuple[psutil.Process, ...]:
+    """Return the process of an id, as a tuple; an empty one when it has left already."""
+    with contextlib.suppress(psutil.Error):
+        return (psutil.Process(pid),)
+    return ()
+
+
+def session_members(session: int, *, known: Iterable[psutil.Process]) -> set[psutil.Process]:
+    """Return the living processes of a session: descendants whose parent has left are found here only.
+
+    A session is ours as long as one of the processes that are known to be ours is in it: its id is not given away
+    before.
+    """
+    if not any(_session(process.pid) == session for process in living(known)):
+        return set()
+    return {process for pid in psutil.pids() if _session(pid) == session for process in _processes_of(pid)}
+
+
+def _session(pid: int) -> int | None:
+    with contextlib.suppress(OSError):
+        return os.getsid(pid)
+    return None
+
+
+def wait_gone(processes: Iterable[psutil.Process], limit_s: float) -> None:
+    """Wait until none of these processes runs any more, so long at most."""
+    deadline_s = time.monotonic() + limit_s
+    while living(processes) and wait_until(deadline_s, pause_s=_POLL_S):
+        pass
+
+
+def living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Return those processes that run; one that only waits to be asked for its status does not."""
     living = []
     for process in processes:
         with contextlib.suppress(psutil.Error):

@@ -13,28 +13,28 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx
 import psutil
 
 from pytest_specgate.adapters import engines
+from pytest_specgate.adapters.devices import refuse_busy, require_released
+from pytest_specgate.adapters.listeners import answers, holder_of, listeners, require_free
 from pytest_specgate.adapters.models import resolve_model, served_name
-from pytest_specgate.adapters.processes import Child, ended_by_signals, wait_until
-from pytest_specgate.core.errors import ServerDiedError, ServerStartError, UsageError
-from pytest_specgate.core.profile import ENDPOINT
+from pytest_specgate.adapters.processes import DEFAULT_LIMITS, Child, StopLimits, ended_by_signals
+from pytest_specgate.adapters.readiness import last_words, wait_ready
+from pytest_specgate.core.errors import ServerDiedError, ServerError, ServerStartError, UsageError
 from pytest_specgate.core.records import redacted, redacted_arm, redacted_text, secrets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pydantic import JsonValue
 
+    from pytest_specgate.adapters.devices import DeviceMemory
+    from pytest_specgate.adapters.locks import MachineLock
+    from pytest_specgate.adapters.state import Note, ServerNotes
     from pytest_specgate.core.arms import Arm, ArmPair
 
 _MODULE = ("-m", "vllm.entrypoints.openai.api_server")
-_POLL_S = 0.1
-_ASK_S = 5.0
-_PASSING = frozenset({408, 425, 429})
-"""Refusals that time may cure: time-out, too early, too many requests."""
 _QUIET = {
     # Tells the resolved configuration, which proves the arm.
     "VLLM_SERVER_DEV_MODE": "1",
@@ -42,6 +42,10 @@ _QUIET = {
     "DO_NOT_TRACK": "1",
     "PYTHONUNBUFFERED": "1",
 }
+
+
+def _silent(_: str) -> None:
+    """Tell nobody."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,6 +58,11 @@ class EngineOptions:
         environment: environment of this process.
         start_limit_s: longest time from the start of a process to its first answered completion.
         log_folder: where servers print to.
+        limits: how long each step of the end of a server may take.
+        lock: held while a server runs; `None`: whoever likes may use the machine at the same time.
+        notes: where running servers are noted, and what killed runs left behind is ended; `None`: nowhere.
+        memory: of the devices that servers use; `None`: nothing is known of it.
+        say: shows a line to the user.
     """
 
     python: Path
@@ -61,6 +70,11 @@ class EngineOptions:
     environment: Mapping[str, str]
     start_limit_s: float
     log_folder: Path
+    limits: StopLimits = DEFAULT_LIMITS
+    lock: MachineLock | None = None
+    notes: ServerNotes | None = None
+    memory: DeviceMemory | None = None
+    say: Callable[[str], None] = _silent
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,23 +87,32 @@ class RunningServer:
     command: str
     boot_s: float
     child: Child
+    note: Note | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server itself."""
+        return self.child.pid
 
     def ensure_alive(self, *, wait_s: float = 0.0) -> None:
         """Raise `ServerDiedError` if the process has left, or leaves within `wait_s` seconds."""
-        deadline = time.monotonic() + wait_s
-        while (code := self.child.exit_code()) is None and time.monotonic() < deadline:
-            wait_until(deadline, pause_s=_POLL_S)
+        code = self.child.wait(wait_s)
         if code is not None:
             tail = self.child.log_tail()
-            raise ServerDiedError(f"its server left with exit code {code}{_last(tail)}", exit_code=code, log_tail=tail)
+            message = f"its server left with exit code {code}{last_words(tail)}"
+            raise ServerDiedError(message, exit_code=code, log_tail=tail)
 
     def log_tail(self) -> str:
         """Return the last lines that the server printed."""
         return self.child.log_tail()
 
+    def startup_log(self) -> str:
+        """Return the beginning of what the server printed."""
+        return self.child.log_head()
+
     def process_ids(self) -> frozenset[int]:
-        """Return the ids of the server's processes."""
-        return self.child.processes()
+        """Return the ids of the server's processes: all that it started and that still live, wherever they went."""
+        return _noted(self.child, self.note)
 
 
 class VllmEngine:
@@ -102,9 +125,10 @@ class VllmEngine:
 
     def facts(self, arm: Arm) -> dict[str, JsonValue]:
         """Return what is known of the install of the engine that an arm uses."""
+        own = engines.build_environment({**self._options.environment, **self._environment(arm)})
         if self._options.command:
-            return {"command": redacted_text(shlex.join(self._options.command))}
-        return dict(self._probe(self._python(arm)))
+            return {"command": redacted_text(shlex.join(self._options.command)), **own}
+        return {**self._probe(self._python(arm)), **own}
 
     def check(self, arm: Arm) -> None:
         """Find out what would stop an arm from starting, before anything is started.
@@ -134,30 +158,98 @@ class VllmEngine:
 
     @contextlib.contextmanager
     def start(self, arm: Arm) -> Iterator[RunningServer]:
-        """Start an arm's server; leaving the context stops it and all its processes."""
-        port = _free_port()
-        argv = [*self._launcher(arm), *self._arguments(arm, port=port)]
-        environment = self._environment(arm)
-        self._starts += 1
-        started = time.monotonic()
-        log = self._options.log_folder / f"server-{self._starts:02d}-{arm.name}.log"
-        command = self._as_typed(arm, environment, port=port)
-        whole = {**self._options.environment, **environment}
+        """Start an arm's server; leaving the context stops it and all its processes.
+
+        Raises:
+            ServerStartError: it left or was not ready in time, or others use the machine.
+            ServerError: at the end, something of it could not be ended, or still holds the port or a device's memory.
+        """
+        with self._options.lock or contextlib.nullcontext():
+            self._make_sure_of_the_machine()
+            port = _free_port()
+            with ended_by_signals(), self._vacated(port), self._running(arm, port=port) as server:
+                yield server
+
+    def _make_sure_of_the_machine(self) -> None:
+        """End what killed runs left, and refuse to measure beside others."""
+        if self._options.notes is not None:
+            self._options.notes.reap()
+        if self._options.memory is not None:
+            refuse_busy(self._options.memory, ours=_own_processes(), limit_s=self._options.limits.follow_s)
+
+    @contextlib.contextmanager
+    def _vacated(self, port: int) -> Iterator[None]:
+        """Make sure, after the block, that the machine is as it was before it."""
+        memory, limits = self._options.memory, self._options.limits
+        before = memory.used_bytes() if memory is not None else None
+
+        def require() -> None:
+            require_free(port, limit_s=limits.port_s)
+            if memory is not None:
+                require_released(memory, before=before, limit_s=limits.memory_s)
+
         try:
-            child = Child(argv, environment=whole, log=log, secrets=secrets_of(arm))
-        except OSError as error:
-            raise ServerStartError(f"its server cannot be started: {error}", command=command) from error
-        url, model = f"http://127.0.0.1:{port}", served_name(arm.model)
-        with ended_by_signals(), _stopped(child):
+            yield
+        except Exception:
+            # What failed first is what the user has to know; an impatient one is not kept waiting.
             try:
-                _wait_ready(child, url=url, model=model, limit_s=self._options.start_limit_s)
+                require()
+            except ServerError as error:
+                self._options.say(str(error))
+            raise
+        require()
+
+    @contextlib.contextmanager
+    def _running(self, arm: Arm, *, port: int) -> Iterator[RunningServer]:
+        started = time.monotonic()
+        url, model = f"http://127.0.0.1:{port}", served_name(arm.model)
+        command = self._as_typed(arm, self._environment(arm), port=port)
+        child = self._child(arm, port=port, command=command)
+        with self._noting(child, command) as note, _stopped(child):
+            try:
+                wait_ready(
+                    child, url=url, model=model, limit_s=self._options.start_limit_s, note=lambda: _noted(child, note)
+                )
                 if not self._options.command:
                     _refuse_stranger(child, port)
             except ServerStartError as error:
                 error.command = command
                 raise
             boot_s = time.monotonic() - started
-            yield RunningServer(arm=arm.name, url=url, model=model, command=command, boot_s=boot_s, child=child)
+            yield RunningServer(
+                arm=arm.name, url=url, model=model, command=command, boot_s=boot_s, child=child, note=note
+            )
+
+    def _child(self, arm: Arm, *, port: int, command: str) -> Child:
+        self._starts += 1
+        try:
+            child = Child(
+                [*self._launcher(arm), *self._arguments(arm, port=port)],
+                environment={**self._options.environment, **self._environment(arm)},
+                log=self._options.log_folder / f"server-{self._starts:02d}-{arm.name}.log",
+                secrets=secrets_of(arm),
+                limits=self._options.limits,
+            )
+        except OSError as error:
+            raise ServerStartError(f"its server cannot be started: {error}", command=command) from error
+        if not child.adopts and self._starts == 1:
+            self._options.say(
+                "this system does not tell of orphans: a process that leaves its server's session can leak"
+            )
+        return child
+
+    @contextlib.contextmanager
+    def _noting(self, child: Child, command: str) -> Iterator[Note | None]:
+        """Note a server for later runs while it runs; one that could not be ended stays noted."""
+        if self._options.notes is None:
+            yield None
+            return
+        note = self._options.notes.add([child.pid], supervisor=child.supervisor_pid, command=command)
+        try:
+            yield note
+        finally:
+            if not child.processes():
+                note.remove()
 
     def _python(self, arm: Arm) -> Path:
         return Path(arm.python).expanduser().absolute() if arm.python else self._options.python
@@ -227,50 +319,12 @@ def _stopped(child: Child) -> Iterator[None]:
         child.stop()
 
 
-def _wait_ready(child: Child, *, url: str, model: str, limit_s: float) -> None:
-    """Return when the model is listed and has answered one tiny completion.
-
-    Raises:
-        ServerStartError: the child left, serves another model, refuses completions, or was not ready in time.
-    """
-    deadline = time.monotonic() + limit_s
-    with httpx.Client(base_url=url, trust_env=False, timeout=_ASK_S) as client:
-        while (unready := _unready(client, model, deadline=deadline)) is not None:
-            code = child.exit_code()
-            if code is not None:
-                tail = child.log_tail()
-                message = f"its server left while starting, with exit code {code}{_last(tail)}"
-                raise ServerStartError(message, exit_code=code, log_tail=tail)
-            if not wait_until(deadline, pause_s=_POLL_S):
-                message = f"its server was not ready within {limit_s:g} s, {unready} (raise --specgate-start-limit)"
-                raise ServerStartError(message, log_tail=child.log_tail())
-
-
-def _unready(client: httpx.Client, model: str, *, deadline: float) -> str | None:
-    """Return why a server cannot be used yet, `None` once it can."""
-    try:
-        answer = client.get("/v1/models")
-        names = [str(entry["id"]) for entry in answer.json()["data"]] if answer.is_success else []
-    except (httpx.HTTPError, ValueError, KeyError, TypeError):
-        return "it does not list its models"
-    if names and model not in names:
-        raise ServerStartError(f"its server serves {', '.join(names)}, not {model}")
-    return _refusal(client, model, deadline=deadline) if names else "it lists no model"
-
-
-def _refusal(client: httpx.Client, model: str, *, deadline: float) -> str | None:
-    """Ask for one token; return why it did not come, `None` when it did."""
-    body = {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
-    try:
-        answer = client.post(ENDPOINT, json=body, timeout=max(_ASK_S, deadline - time.monotonic()))
-    except httpx.HTTPError as error:
-        return f"a completion ended with {type(error).__name__}"
-    if answer.is_success:
-        return None
-    said = f"HTTP {answer.status_code}: {redacted_text(answer.text)[:200]}"
-    if answer.is_client_error and answer.status_code not in _PASSING:
-        raise ServerStartError(f"its server refuses a completion with {said}")
-    return f"a completion was answered with {said}"
+def _noted(child: Child, note: Note | None) -> frozenset[int]:
+    """Return a server's processes, having noted them for later runs."""
+    pids = child.processes()
+    if note is not None:
+        note.update(pids)
+    return pids
 
 
 def _refuse_stranger(child: Child, port: int) -> None:
@@ -279,32 +333,26 @@ def _refuse_stranger(child: Child, port: int) -> None:
     Raises:
         ServerStartError: the port belongs to another process.
     """
-    ours = child.processes()
-    listening = {
-        connection.pid
-        for connection in _connections()
-        if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
-    }
-    if listening and not listening & ours:
+    listening = listeners(port)
+    if listening and not listening & child.processes():
         raise ServerStartError(f"another process answers on port {port}", log_tail=child.log_tail())
 
 
-def _connections() -> Sequence[psutil._ntuples.sconn]:
-    """Return the TCP connections of this machine; none where only a privileged user may see them."""
-    try:
-        return psutil.net_connections(kind="tcp")
-    except psutil.AccessDenied:
-        return ()
+def _own_processes() -> frozenset[int]:
+    """Return the ids of this process and all that it has started."""
+    own = psutil.Process()
+    return frozenset({own.pid, *(process.pid for process in own.children(recursive=True))})
 
 
 def _free_port() -> int:
+    """Return a port that nothing answers on.
+
+    Raises:
+        ServerStartError: something does, though it seemed free.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
-        return port
-
-
-def _last(tail: str) -> str:
-    """Return the last line of a log as the end of a sentence."""
-    lines = [line.strip() for line in tail.splitlines() if line.strip()]
-    return f": {lines[-1][:200]}" if lines else ", having printed nothing"
+    if answers(port):
+        raise ServerStartError(f"port {port} is in use already, by {holder_of(port)}")
+    return port

@@ -32,7 +32,7 @@ class CounterAnalysis(Stored):
     Attributes:
         valid: whether the figures may be read.
         reason: code of the reason why not: ``counters-unreadable``, ``no-traffic``, ``counter-identity``,
-            ``speculation-inactive``.
+            ``speculation-inactive``, ``arm-not-as-declared``.
         message: one sentence about it.
         models: names of the models that the server counts for.
         engines: names of its data-parallel engines.
@@ -104,6 +104,9 @@ def analyse_counters(before: CounterPage, after: CounterPage, *, k: int | None =
     if idle:
         text = "nothing was served between the two pages, so they say nothing: take them around the traffic"
         return CounterAnalysis(valid=False, reason="no-traffic", message=text)
+    if k is not None and speculation is None:
+        text = f"the server has no speculation counters, and k={k} is expected"
+        return CounterAnalysis(valid=False, reason="arm-not-as-declared", message=text, speculation="off")
     if broken:
         text = f"impossible counters: {'; '.join(broken)}"
         return CounterAnalysis(valid=False, reason="counter-identity", message=text)
@@ -149,7 +152,7 @@ def _figures(delta: CounterDelta, speculation: SpeculationDelta | None) -> Count
         acceptance_length=speculation.acceptance_length if speculation else None,
         draft_length=speculation.draft_length if speculation else None,
         per_position_rates=speculation.per_position_rates if speculation else None,
-        prefix_hit_rate=delta.prefix_hit_rate() if delta.after.has(counters.PREFIX_QUERIES) else None,
+        prefix_hit_rate=delta.prefix_hit_rate(),
         preemptions=_or_none(lambda: delta.count(counters.PREEMPTIONS)),
     )
 
@@ -249,7 +252,8 @@ def _dispatched(reads: Sequence[Read]) -> list[str]:
 def _tpot_s(seen: Timeline) -> float | None:
     if not seen.token_events or not seen.output_tokens or seen.output_tokens == 1:
         return None
-    return (seen.token_events[-1] - seen.token_events[0]) / (seen.output_tokens - 1)
+    # All tokens in one read have no time between them, which is not a time of 0.
+    return (seen.token_events[-1] - seen.token_events[0]) / (seen.output_tokens - 1) or None
 
 
 def _chunk_tokens(dispatched: Sequence[str], *, chunks: int) -> tuple[int, ...] | None:
@@ -257,13 +261,14 @@ def _chunk_tokens(dispatched: Sequence[str], *, chunks: int) -> tuple[int, ...] 
     counts = list(_running_counts(dispatched))
     if not chunks or len(counts) != chunks:
         return None
-    return tuple(later - earlier for earlier, later in itertools.pairwise([0, *counts]))
+    rises = tuple(later - earlier for earlier, later in itertools.pairwise([0, *counts]))
+    return rises if min(rises) >= 0 else None
 
 
 def _running_counts(dispatched: Sequence[str]) -> Iterator[int]:
     for data in dispatched:
         body: object = None
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             body = json.loads(data)
         usage = body.get("usage") if isinstance(body, dict) and body.get("choices") else None
         count = usage.get("completion_tokens") if isinstance(usage, dict) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, field_validator
 
@@ -16,6 +16,10 @@ from pytest_specgate.core.profile import check_point
 
 if TYPE_CHECKING:
     from pytest_specgate.core.statistics import Noise
+
+
+OUTPUTS_AGREE: Final = "outputs_agree"
+"""Kind, and metric, of the claim that two arms give the same answers."""
 
 
 @declaration
@@ -93,6 +97,55 @@ class Threshold:
 
 
 @declaration
+class OutputsThreshold:
+    """The claim that both arms give the same answers at one point: a count, and no estimate with an interval.
+
+    Attributes:
+        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``.
+        share: of the answers of every round that must be equal; 0.99 is 99 %.
+    """
+
+    at: Level
+    share: float
+
+    @field_validator("share")
+    @classmethod
+    def _possible(cls, share: float) -> float:
+        if not 0 < share <= 1:
+            raise ValueError(f"at_least='{100 * share:g}%': a share of equal answers lies above 0 % and up to 100 %")
+        return share
+
+    @property
+    def metric(self) -> str:
+        """What it is about; no row of the metric table, since it is no figure of one arm."""
+        return OUTPUTS_AGREE
+
+    @property
+    def kind(self) -> str:
+        """``outputs_agree``."""
+        return OUTPUTS_AGREE
+
+    @property
+    def id(self) -> str:
+        """Name within the gate: ``c8-outputs_agree``."""
+        return f"{level_id(self.at)}-{OUTPUTS_AGREE}"
+
+    @property
+    def limit(self) -> float:
+        """The least share, a fraction."""
+        return self.share
+
+    @property
+    def claim(self) -> str:
+        """What is to be shown, in words."""
+        return f"answers at {level_label(self.at)} equal in at least {100 * self.share:g} % of each round"
+
+
+AnyThreshold: TypeAlias = Threshold | OutputsThreshold
+"""A claim of a gate."""
+
+
+@declaration
 class Gate:
     """One arm pair and its thresholds.
 
@@ -104,11 +157,16 @@ class Gate:
 
     id: str
     pair: ArmPair
-    thresholds: tuple[Threshold, ...] = Field(min_length=1)
+    thresholds: tuple[AnyThreshold, ...] = Field(min_length=1)
+
+    @property
+    def family(self) -> int:
+        """Number m of thresholds that rest on an interval, and so share the error rates of the gate."""
+        return sum(isinstance(threshold, Threshold) for threshold in self.thresholds)
 
     def plan(self, threshold: Threshold) -> statistics.Plan:
         """Return when a threshold is judged, and what shares its error rates."""
-        return statistics.Plan(statistics.looks(self.pair.rounds, threshold.noise), family=len(self.thresholds))
+        return statistics.Plan(statistics.looks(self.pair.rounds, threshold.noise), family=self.family)
 
     def check(self) -> None:
         """Refuse what can never give a verdict.
@@ -122,7 +180,17 @@ class Gate:
                 raise UsageError(f"threshold {threshold.id} is declared twice; one claim per metric, point and kind")
             seen.add(threshold.id)
             check_point(self.pair.profile, threshold.at)
-            self._check_support(threshold)
+            if isinstance(threshold, Threshold):
+                self._check_support(threshold)
+            else:
+                self._check_greedy(threshold)
+
+    def _check_greedy(self, threshold: OutputsThreshold) -> None:
+        if not self.pair.profile.greedy:
+            raise UsageError(
+                f"threshold {threshold.id} compares answers, and at temperature={self.pair.profile.temperature:g} each "
+                f"is drawn by chance: set temperature=0 in the profile, or leave the threshold out"
+            )
 
     def _check_support(self, threshold: Threshold) -> None:
         row = metric(threshold.metric)

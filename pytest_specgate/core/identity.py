@@ -18,6 +18,42 @@ if TYPE_CHECKING:
 
 UNSET: Final = "(unset)"
 
+_TOKENIZER = (
+    "let both arms load the same tokenizer files: check tokenizer, tokenizer_mode and tokenizer_revision in args"
+)
+_TEMPLATE = "let both arms use the same chat template: check chat_template in args, and the model folder's own"
+_ONE_WINDOW = "measure both arms in one window, with one RequestProfile: this record mixes two loads"
+
+REMEDIES: Final = {
+    "observed_prompt_tokens": (
+        "the arms read the same bodies as other tokens: compare their tokenizers, chat templates and special tokens "
+        "(tokenizer, chat_template in args)"
+    ),
+    "observed_output_tokens": (
+        "answers of other lengths are other work: set ignore_eos=True in the profile, and look for a limit that one "
+        "arm has alone (max_model_len, a stop string)"
+    ),
+    "observed_finish_reasons": (
+        "answers ended for other reasons: set ignore_eos=True in the profile, leave out stop strings, and give both "
+        "arms the same max_model_len"
+    ),
+    "prompt_set_sha256": (
+        "one arm was sent other prompts: run the window again in one go; if it comes back, report it, for prompts are "
+        "made once a window"
+    ),
+    "warmup_prompts_sha256": "the arms were warmed up with other prompts: run the window again in one go",
+    "arrivals_sha256": "requests arrived on another schedule: measure both arms in one window",
+    "client_processes": "another number of client processes sent the load: fix client_processes in the profile",
+    "client_version": "the load client was updated in between: measure both arms with one pytest-specgate",
+    "metric_definition_version": "figures were defined otherwise: measure both arms with one pytest-specgate",
+    "tokenizer_sha256": _TOKENIZER,
+    "chat_template_sha256": _TEMPLATE,
+    "prompt_source_sha256": "the source of the prompts was edited in between: measure both arms with one version",
+    "model": "both arms of a pair serve one model: another model needs other prompts, and a window of its own",
+    "revision": "both arms of a pair serve one revision of the model: set revision alike in their args",
+}
+"""What to do about a field that differs, by the field's name before its point."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Difference:
@@ -36,6 +72,11 @@ class Difference:
     left: JsonValue
     right_boot: str
     right: JsonValue
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        return REMEDIES.get(self.field.partition(".")[0], _ONE_WINDOW)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_specgate.core import identity, statistics, validity
+from pytest_specgate.core import identity, outputs, statistics, validity
+from pytest_specgate.core.flags import flags
+from pytest_specgate.core.gate import Threshold
 from pytest_specgate.core.levels import level_label
-from pytest_specgate.core.metrics import Measured, measure, metric
-from pytest_specgate.core.quantities import bunched_sends, latency_rise
+from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.records import Failure
+from pytest_specgate.core.rounds import Rounds
 from pytest_specgate.core.verdict import Outcome, Verdict, change_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pytest_specgate.core.arms import Arm, ArmPair
-    from pytest_specgate.core.gate import Gate, Threshold
+    from pytest_specgate.core.gate import AnyThreshold, Gate, OutputsThreshold
     from pytest_specgate.core.levels import Level
+    from pytest_specgate.core.outputs import PointOutputs
     from pytest_specgate.core.records import BootRecord, WindowRecord
+    from pytest_specgate.core.rounds import Side
     from pytest_specgate.core.statistics import Look
 
 OPEN: Final = "open"
 """Reason code of a threshold that the next look may decide."""
-
-LEAST_IN_FLIGHT: Final = 0.75
-"""Achieved / declared concurrency below which a verdict says so."""
-
-MOST_RISE: Final = 1.5
-"""Rise of latency within an open loop above which a verdict says so."""
 
 _MARK: Final = {"not_worse": "margin", "better": "asked for"}
 _WHY: Final = {
@@ -38,49 +34,6 @@ _WHY: Final = {
     ("FAIL", "not_worse"): "the whole interval lies beyond the margin",
     ("FAIL", "better"): "the whole interval falls short of what was asked for",
 }
-
-
-@dataclasses.dataclass(slots=True)
-class _Side:
-    """One arm of a threshold, round by round.
-
-    Attributes:
-        values: of the metric.
-        samples: of how many requests (gaps, steps, drafts) each was taken.
-        in_flight: share of the declared concurrency that was achieved.
-        bunching: share of sends that came in bunches.
-        rises: of latency over the course of an open loop.
-    """
-
-    values: list[float] = dataclasses.field(default_factory=list)
-    samples: list[int] = dataclasses.field(default_factory=list)
-    in_flight: list[float] = dataclasses.field(default_factory=list)
-    bunching: list[float] = dataclasses.field(default_factory=list)
-    rises: list[float] = dataclasses.field(default_factory=list)
-
-    def first(self, count: int) -> _Side:
-        return _Side(*(getattr(self, field.name)[:count] for field in dataclasses.fields(self)))
-
-    def bunched(self) -> float | None:
-        return math.fsum(self.bunching) / len(self.bunching) if self.bunching else None
-
-
-@dataclasses.dataclass(slots=True)
-class _Rounds:
-    """What a threshold is judged by."""
-
-    reference: _Side = dataclasses.field(default_factory=_Side)
-    candidate: _Side = dataclasses.field(default_factory=_Side)
-    candidate_first: list[bool] = dataclasses.field(default_factory=list)
-
-    def first(self, count: int) -> _Rounds:
-        """Return the first rounds only."""
-        return _Rounds(self.reference.first(count), self.candidate.first(count), self.candidate_first[:count])
-
-    def ratios(self, *, higher_is_better: bool) -> tuple[float, ...]:
-        sign = 1 if higher_is_better else -1
-        pairs = zip(self.reference.values, self.candidate.values, strict=True)
-        return tuple(sign * math.log(candidate / reference) for reference, candidate in pairs)
 
 
 def judge(gate: Gate, record: WindowRecord, *, final: bool = True) -> tuple[Verdict, ...]:
@@ -93,7 +46,7 @@ def judge(gate: Gate, record: WindowRecord, *, final: bool = True) -> tuple[Verd
     """
     failure = pair_problem(gate.pair, record)
     verdicts = tuple(
-        _invalid(gate, threshold, failure) if failure else _judge_one(gate, threshold, record, final=final)
+        _invalid(gate, threshold, failure) if failure else _judge_any(gate, threshold, record, final=final)
         for threshold in gate.thresholds
     )
     return tuple(_stopped(verdict, verdicts) for verdict in verdicts) if final else verdicts
@@ -157,7 +110,48 @@ def _fields(report: identity.IdentityReport) -> str:
     for found in report.differences:
         left, right = identity.shortened(found.left, found.right)
         lines += [found.field, f"    {found.left_boot}: {left}", f"    {found.right_boot}: {right}"]
+        lines.append(f"    {found.remedy}")
     return "\n".join(lines)
+
+
+def _judge_any(gate: Gate, threshold: AnyThreshold, record: WindowRecord, *, final: bool) -> Verdict:
+    if isinstance(threshold, Threshold):
+        return _judge_one(gate, threshold, record, final=final)
+    return _judge_outputs(gate, threshold, record, final=final)
+
+
+def _judge_outputs(gate: Gate, threshold: OutputsThreshold, record: WindowRecord, *, final: bool) -> Verdict:
+    """Judge whether the arms give the same answers, by a count in every round that ran."""
+    for both in record.rounds_of(gate.pair):
+        problem = _problem_at(gate.pair, both, record, at=threshold.at)
+        if problem is not None:
+            return _invalid(gate, threshold, problem)
+    if (reason := outputs.incomparable(record.profile)) is not None:
+        return _invalid(gate, threshold, Failure(reason="not-comparable", message=reason))
+    return _from_counts(gate, threshold, outputs.by_round(gate.pair, record, at=threshold.at), final=final)
+
+
+def _from_counts(gate: Gate, threshold: OutputsThreshold, found: PointOutputs, *, final: bool) -> Verdict:
+    """Judge by the worst round; a second one is asked for, since without it nobody knows the floor."""
+    worst = min(found.rounds, key=lambda one: one.share)
+    agree = worst.share >= threshold.share
+    outcome, reason = (Outcome.PASS, "outputs-agree") if agree else (Outcome.FAIL, "outputs-differ")
+    if not final and len(found.rounds) < min(2, gate.pair.rounds):
+        outcome, reason = Outcome.INCONCLUSIVE, OPEN
+    of = f", in the worst of {len(found.rounds)} rounds" if len(found.rounds) > 1 else ""
+    return Verdict(
+        **_head(gate, threshold),
+        outcome=outcome,
+        reason=reason,
+        summary=(
+            f"{outcome}: {worst.words} answers at {level_label(threshold.at)} equal ({100 * worst.share:.4g} %){of}, "
+            f"asked for at least {100 * threshold.share:g} %"
+        ),
+        shares=tuple(one.share for one in found.rounds),
+        rounds=len(found.rounds),
+        samples=worst.compared,
+        flags=tuple(found.doubts(gate.pair, threshold.share)),
+    )
 
 
 def _judge_one(gate: Gate, threshold: Threshold, record: WindowRecord, *, final: bool) -> Verdict:
@@ -165,7 +159,7 @@ def _judge_one(gate: Gate, threshold: Threshold, record: WindowRecord, *, final:
 
     A window that stopped between two looks keeps the verdict of the last one.
     """
-    rounds = _Rounds()
+    rounds = Rounds()
     per_chunk = metric(threshold.metric).per_chunk
     for both in record.rounds_of(gate.pair):
         problem = _problem_at(gate.pair, both, record, at=threshold.at, per_chunk=per_chunk)
@@ -175,37 +169,47 @@ def _judge_one(gate: Gate, threshold: Threshold, record: WindowRecord, *, final:
             return _invalid(gate, threshold, problem)
         reference, candidate = both
         rounds.candidate_first.append(candidate.position < reference.position)
+    if (verdict := _from_nothing(gate, threshold, rounds)) is not None:
+        return verdict
     looks = [rounds_seen for rounds_seen in gate.plan(threshold).looks if rounds_seen <= len(rounds.candidate_first)]
     return _from_look(gate, threshold, rounds.first(looks[-1]) if final and looks else rounds)
 
 
-def _take(side: _Side, arm: Arm, boot: BootRecord, *, threshold: Threshold, record: WindowRecord) -> Failure | None:
+def _take(side: Side, arm: Arm, boot: BootRecord, *, threshold: Threshold, record: WindowRecord) -> Failure | None:
     """Add the value of one boot to its side, or return why there is none."""
     point = boot.point(threshold.at)
     assert point is not None, "boot_problem() refuses boots without the point"
-    measured = measure(threshold.metric, point, record.profile)
-    if measured.value is None or measured.value <= 0:
-        return _missing(threshold, arm_name=arm.name, measured=measured)
-    side.values.append(measured.value)
-    side.samples.append(measured.n)
-    in_flight = measure("achieved_concurrency", point, record.profile).value
-    if in_flight is not None and point.concurrency is not None:
-        side.in_flight.append(in_flight / point.concurrency)
-    if (rise := latency_rise(point)) is not None:
-        side.rises.append(rise)
-    if (share := bunched_sends(point)) is not None:
-        side.bunching.append(share)
-    return None
+    missing = side.take(threshold.metric, point, record.profile)
+    return Failure(reason="missing-metric", message=f"arm {arm.name} {missing}") if missing else None
 
 
-def _missing(threshold: Threshold, *, arm_name: str, measured: Measured) -> Failure:
-    why = measured.missing or f"its value is {measured.value}"
-    return Failure(
-        reason="missing-metric", message=f"arm {arm_name} at {level_label(threshold.at)}: no {threshold.metric}: {why}"
+def _from_nothing(gate: Gate, threshold: Threshold, rounds: Rounds) -> Verdict | None:
+    """Judge rounds in which a metric is 0, of which no ratio can be formed; `None` when it never is.
+
+    A rate that fell to nothing is the largest loss there is, and measured: it fails. A reference that has nothing is no
+    measure for anything.
+    """
+    row = metric(threshold.metric)
+    of = f"{row.label} at {level_label(threshold.at)}"
+    if 0 in rounds.reference.values:
+        text = f"{of} is 0 in {gate.pair.reference.name}, so there is nothing to compare with"
+        return _invalid(gate, threshold, Failure(reason="reference-is-zero", message=text))
+    if 0 not in rounds.candidate.values:
+        return None
+    return Verdict(
+        **_head(gate, threshold),
+        outcome=Outcome.FAIL,
+        reason="fell-to-zero",
+        summary=f"FAIL: {of} fell to 0: {change_words(-1.0, metric_name=row.name)}",
+        reference=statistics.geometric_mean(rounds.reference.values),
+        candidate=0.0,
+        change=-1.0,
+        rounds=len(rounds.candidate.values),
+        samples=min(rounds.reference.samples + rounds.candidate.samples),
     )
 
 
-def _from_look(gate: Gate, threshold: Threshold, rounds: _Rounds) -> Verdict:
+def _from_look(gate: Gate, threshold: Threshold, rounds: Rounds) -> Verdict:
     higher = metric(threshold.metric).higher_is_better
     plan = gate.plan(threshold)
     ratios = rounds.ratios(higher_is_better=higher)
@@ -234,11 +238,11 @@ def _from_look(gate: Gate, threshold: Threshold, rounds: _Rounds) -> Verdict:
         looks=len(plan.looks),
         order_effect=look.order_effect,
         samples=min(rounds.reference.samples + rounds.candidate.samples),
-        flags=tuple(_flags(threshold, change=change, look=look, rounds=rounds)),
+        flags=tuple(flags(threshold, gate.pair.profile, change=change, look=look, rounds=rounds)),
     )
 
 
-def _head(gate: Gate, threshold: Threshold) -> dict[str, Any]:
+def _head(gate: Gate, threshold: AnyThreshold) -> dict[str, Any]:
     return {
         "gate": gate.id,
         "threshold": threshold.id,
@@ -249,11 +253,11 @@ def _head(gate: Gate, threshold: Threshold) -> dict[str, Any]:
         "limit": threshold.limit,
         "claim": threshold.claim,
         "rounds_planned": gate.pair.rounds,
-        "family": len(gate.thresholds),
+        "family": gate.family,
     }
 
 
-def _invalid(gate: Gate, threshold: Threshold, failure: Failure) -> Verdict:
+def _invalid(gate: Gate, threshold: AnyThreshold, failure: Failure) -> Verdict:
     return Verdict(
         **_head(gate, threshold),
         outcome=Outcome.INVALID,
@@ -297,38 +301,6 @@ def _noise_words(threshold: Threshold, look: Look) -> str:
         return look.source
     words = look.source.replace("calibrated", "declared").replace("calibration", "declared floor")
     return f"{words}; floor {100 * threshold.floor.fraction:g} % ({threshold.floor.source})"
-
-
-def _flags(threshold: Threshold, *, change: float, look: Look, rounds: _Rounds) -> Iterator[str]:
-    """Say what a reader should know besides; nothing here changes an outcome."""
-    yield from look.flags
-    if look.source.startswith("own (calibration rejected)") and look.sd is not None and threshold.floor is not None:
-        yield (
-            f"rounds scatter more (sd {100 * look.sd:.1f} %) than the declared floor allows "
-            f"({100 * threshold.noise.sigma:.1f} %), so the interval rests on them alone: look for other load on the "
-            f"machine, measure more rounds, or declare a larger floor"
-        )
-    gain = change if metric(threshold.metric).higher_is_better else 1 / (1 + change) - 1
-    if threshold.kind == "not_worse" and gain > 0.10:
-        yield "more than 10 % better on a claim of 'not worse': check that both arms did the same work"
-    least = min(rounds.reference.in_flight + rounds.candidate.in_flight, default=1.0)
-    if least < LEAST_IN_FLIGHT:
-        yield (
-            f"only {100 * least:.0f} % of the declared concurrency was in flight on average: the last answers of a "
-            f"point run alone, and more requests make that part small"
-        )
-    rise = max(rounds.reference.rises + rounds.candidate.rises, default=1.0)
-    if rise > MOST_RISE:
-        yield (
-            f"requests of the second half took {rise:.1f} times as long as those of the first: a server did not keep "
-            f"up with {threshold.at}, so latencies tell how long the point lasted"
-        )
-    reference, candidate = rounds.reference.bunched(), rounds.candidate.bunched()
-    if threshold.metric.startswith("ttft") and reference is not None and candidate is not None:
-        yield (
-            f"sends after the first wave that came in bunches: reference {100 * reference:.0f} %, candidate "
-            f"{100 * candidate:.0f} %; where these differ, TTFT compares the rhythms of the arms and not only prefill"
-        )
 
 
 def _stopped(verdict: Verdict, verdicts: Sequence[Verdict]) -> Verdict:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from pydantic import JsonValue
@@ -42,6 +42,9 @@ class Server(Protocol):
 
     def log_tail(self) -> str:
         """Return the last lines that the server printed, without control characters and secrets."""
+
+    def startup_log(self) -> str:
+        """Return the beginning of what the server printed, without secrets: at least up to its readiness."""
 
     def process_ids(self) -> frozenset[int]:
         """Return the ids of the server's processes."""
@@ -98,11 +101,26 @@ class ServerPages(Protocol):
             ScrapeError: it does not tell.
         """
 
+    def resolved_environment(self, server: Server) -> dict[str, JsonValue]:
+        """Return the engine's own settings by environment as the server resolved them; empty if it does not tell."""
+
     def tokenize(self, server: Server, text: str) -> list[int]:
         """Return the token ids of a text, special tokens included.
 
         Raises:
             ScrapeError: the server does not tell.
+        """
+
+    def tokenize_chat(self, server: Server, messages: Sequence[JsonValue], extra: Mapping[str, JsonValue]) -> list[int]:
+        """Return the token ids that a conversation becomes through the chat template, the start of the answer included.
+
+        Args:
+            server: the server.
+            messages: of the conversation.
+            extra: further fields of the requests to come; those that steer the template are heeded.
+
+        Raises:
+            ScrapeError: the server does not tell: its model has no chat template, say.
         """
 
 
@@ -111,6 +129,13 @@ class PromptSource(Protocol):
 
     def text(self, name: str) -> str:
         """Return the corpus of a name, paragraphs separated by blank lines."""
+
+    def file(self, path: str) -> str:
+        """Return what a user's file holds.
+
+        Raises:
+            UsageError: it cannot be read.
+        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from pytest_specgate.core.declared import FreeJson, declaration, seconds_of
-from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.errors import UsageError, nearest
 from pytest_specgate.core.levels import (
     Level,
     concurrency_of,
@@ -19,6 +19,7 @@ from pytest_specgate.core.levels import (
     normal_level,
     rate_per_s,
 )
+from pytest_specgate.core.prompt_files import Prompt, PromptFile
 
 if TYPE_CHECKING:
     from typing import Self
@@ -27,9 +28,13 @@ ProfileFields: TypeAlias = dict[str, JsonValue]
 """Flat view of a profile as it was put on one arm: field name to value; `None` means "not set"."""
 
 ENDPOINT: Final = "/v1/completions"
+CHAT_ENDPOINT: Final = "/v1/chat/completions"
 
 Limited: TypeAlias = Literal["ttft", "tpot", "e2e"]
 """What a request can be limited in, to be good."""
+
+MOST_PROCESSES: Final = 64
+"""Processes of the load client, at most."""
 
 SAMPLING_FIELDS: Final = (
     "temperature",
@@ -43,6 +48,13 @@ SAMPLING_FIELDS: Final = (
 )
 
 
+CORPORA: Final = ("prose", "code", "random")
+"""Names of what prompts can be cut from, besides a user's file."""
+
+_BODY_FIELDS: Final = ("prompt", "messages", "max_tokens", "max_completion_tokens")
+"""Of either API: one of them beside the other would contradict the profile."""
+
+
 @declaration
 class RequestProfile:
     """The load: which prompts, how long, how many at which concurrency, and with which sampling.
@@ -50,11 +62,16 @@ class RequestProfile:
     Sampling parameters are always sent, so a server's own defaults decide nothing.
 
     Attributes:
-        input_tokens: exact prompt length, in tokens of the served model.
+        input_tokens: exact prompt length, in tokens of the served model, those of a chat template included; `None`
+            takes the prompts of a file as they are.
         output_tokens: output tokens asked of every request.
         requests: number of requests at each point, by load level: ``{1: 10, 8: 32, "4/s": 200}`` is a closed loop of
             1 and of 8 workers, and an open loop in which 4 requests arrive a second.
-        prompts: name of a corpus that comes with the package.
+        prompts: name of a corpus that comes with the package, ``"prose"`` or ``"code"``; a file of your own,
+            ``PromptFile("prompts.jsonl")``; or ``"random"`` for random tokens, whose acceptance means nothing.
+        api: ``"completions"`` sends prompts as they are, ``"chat"`` as messages through the model's chat template.
+        endpoint: path on the server; `None` is that of the API.
+        stream_options: as in the API; usage is always asked for, since it alone counts tokens.
         warmup_requests: requests sent one after another before the first point of every boot, never measured.
         temperature: softmax temperature; 0 is greedy.
         top_p: nucleus sampling; 1 is off.
@@ -77,10 +94,13 @@ class RequestProfile:
         client_processes: processes that send the load; `None` takes one for every 256 closed-loop workers.
     """
 
-    input_tokens: int = Field(gt=0)
+    input_tokens: int | None = Field(gt=0)
     output_tokens: int = Field(gt=1)
     requests: dict[Level, int] = Field(min_length=1)
-    prompts: Literal["prose", "code"] = "prose"
+    prompts: Literal["prose", "code", "random"] | PromptFile = "prose"
+    api: Literal["completions", "chat"] = "completions"
+    endpoint: str | None = Field(default=None, pattern="^/[!-~]*$")
+    stream_options: dict[str, bool] = Field(default_factory=lambda: {"include_usage": True})
     warmup_requests: int = Field(default=4, ge=0)
     temperature: float = Field(default=0.0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
@@ -91,14 +111,14 @@ class RequestProfile:
     repetition_penalty: float = Field(default=1.0, gt=0)
     seed: int = 0
     order_seed: int = Field(default=0, ge=0)
-    burstiness: float = Field(default=1.0, gt=0)
+    burstiness: float = Field(default=1.0, gt=0, le=1e6)
     goodput_limits: dict[Limited, str] = Field(default_factory=dict)
     prefix_cache: Literal["cold", "warm"] = "cold"
     ignore_eos: bool = True
     stop: tuple[str, ...] = ()
     extra_body: dict[str, FreeJson] = Field(default_factory=dict)
     request_timeout_s: float = Field(default=600.0, gt=0)
-    client_processes: int | None = Field(default=None, ge=1, le=64)
+    client_processes: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
 
     @field_validator("requests", mode="before")
     @classmethod
@@ -131,9 +151,37 @@ class RequestProfile:
             seconds_of(f"goodput_limits[{name!r}]", text)
         return limits
 
+    @field_validator("prompts", mode="before")
+    @classmethod
+    def _prompts(cls, prompts: object) -> object:
+        if isinstance(prompts, str) and prompts not in CORPORA:
+            raise ValueError(
+                f"prompts={prompts!r} names no corpus, which are {', '.join(CORPORA)}{nearest(prompts, CORPORA)} "
+                f"(a file of your own is written PromptFile({prompts!r}))"
+            )
+        return prompts
+
+    @field_validator("stream_options")
+    @classmethod
+    def _usage(cls, options: dict[str, bool]) -> dict[str, bool]:
+        if options.get("include_usage") is not True:
+            raise ValueError("stream_options must have include_usage=True: only usage counts tokens")
+        return options
+
+    @model_validator(mode="after")
+    def _possible_prompts(self) -> Self:
+        if self.input_tokens is None and not isinstance(self.prompts, PromptFile):
+            raise ValueError(f"input_tokens=None takes prompts as they are, and those of {self.prompts!r} are cut")
+        if self.prompts == "random" and self.api == "chat":
+            raise ValueError(
+                "prompts='random' sends token ids, which the chat API does not take: use api='completions'"
+            )
+        return self
+
     @model_validator(mode="after")
     def _no_shadowing(self) -> Self:
-        shadowed = sorted(set(self.extra_body) & set(request_body(self, model="", prompt="", extra=False)))
+        own = {*request_body(self, model="", prompt="", extra=False), *_BODY_FIELDS}
+        shadowed = sorted(own & set(self.extra_body))
         if shadowed:
             raise ValueError(f"extra_body sets {', '.join(shadowed)}, which the profile sends itself")
         return self
@@ -142,6 +190,21 @@ class RequestProfile:
     def points(self) -> tuple[Level, ...]:
         """Load levels in rising order, concurrencies first."""
         return tuple(self.requests)
+
+    @property
+    def path(self) -> str:
+        """Where requests are sent to."""
+        return self.endpoint or (CHAT_ENDPOINT if self.api == "chat" else ENDPOINT)
+
+    @property
+    def source(self) -> str:
+        """Where prompts come from, in words."""
+        return f"file {self.prompts.name}" if isinstance(self.prompts, PromptFile) else self.prompts
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the same prompt has one right answer, so that answers can be compared."""
+        return self.temperature == 0
 
     @property
     def goodput_limits_s(self) -> dict[Limited, float]:
@@ -153,19 +216,33 @@ class RequestProfile:
         return sha256_of(declared_fields(self))[:12]
 
 
-def request_body(profile: RequestProfile, *, model: str, prompt: str, extra: bool = True) -> dict[str, JsonValue]:
-    """Return the JSON body of one streaming completions request, with every parameter written out."""
+def messages_of(prompt: Prompt) -> list[JsonValue]:
+    """Return a prompt as the messages of a conversation: a text is what the user says first."""
+    return list(prompt) if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
+
+
+def request_body(profile: RequestProfile, *, model: str, prompt: Prompt, extra: bool = True) -> dict[str, JsonValue]:
+    """Return the JSON body of one streaming request, with every parameter written out.
+
+    Args:
+        profile: the load.
+        model: name under which the model is served.
+        prompt: a text; token ids, of completions only; or messages, of chat only.
+        extra: whether the user's further fields are in it.
+    """
+    chat = profile.api == "chat"
+    asked: dict[str, JsonValue] = {"messages": messages_of(prompt)} if chat else {"prompt": prompt}
     body: dict[str, JsonValue] = {
         "model": model,
-        "prompt": prompt,
-        "max_tokens": profile.output_tokens,
+        **asked,
+        "max_completion_tokens" if chat else "max_tokens": profile.output_tokens,
         "min_tokens": profile.output_tokens if profile.ignore_eos else 0,
         "ignore_eos": profile.ignore_eos,
         "n": 1,
-        "logprobs": None,
+        "logprobs": False if chat else None,
         "stop": list(profile.stop) or None,
         "stream": True,
-        "stream_options": {"include_usage": True},
+        "stream_options": dict(profile.stream_options),
         **{name: getattr(profile, name) for name in SAMPLING_FIELDS},
     }
     return {**body, **profile.extra_body} if extra else body
@@ -193,10 +270,10 @@ def declared_fields(profile: RequestProfile) -> ProfileFields:
     rates: list[JsonValue] = [rate for at in profile.points if (rate := rate_per_s(at)) is not None]
     limits: dict[str, JsonValue] = {str(name): seconds for name, seconds in profile.goodput_limits_s.items()}
     return {
-        "api": "completions",
-        "endpoint": ENDPOINT,
+        "api": profile.api,
+        "endpoint": profile.path,
         "stream_options": body["stream_options"],
-        "prompt_source": profile.prompts,
+        "prompt_source": profile.source,
         "concurrency_points": [at for at in map(concurrency_of, profile.points) if at is not None],
         **{f"requests.{level_id(at)}": count for at, count in profile.requests.items()},
         "warmup_requests": profile.warmup_requests,

@@ -3,7 +3,9 @@
 History of the schema:
 
 1. first version
-2. points by load level (`at`), what the client knows of its own health, gaps between chunks, number of GPUs
+2. what servers resolved and printed at their start, the machine before and after each boot; points by load level
+   (`at`), what the client knows of its own health, gaps between chunks, number of GPUs, repetitiveness, answers of
+   greedy requests
 """
 
 from __future__ import annotations
@@ -65,6 +67,8 @@ class RequestRecord(Stored):
         token_events: number of token events.
         finish_reason: as the server sent it.
         text_sha256: hash of the answer.
+        text: the answer, without secrets; `None` where sampling makes every answer another. An English answer of 1024
+            tokens takes some 4.5 kB, which is most of a request's place in the record.
         body_sha256: hash of the body as sent.
     """
 
@@ -82,6 +86,7 @@ class RequestRecord(Stored):
     token_events: int
     finish_reason: str | None
     text_sha256: str
+    text: str | None
     body_sha256: str
 
 
@@ -116,9 +121,10 @@ class ClientRecord(Stored):
         cpu_s: CPU time of all these processes.
         busiest_cpu_share: CPU time / wall of the busiest of them: 1 is a process that never rests.
         lag_p50_s: median lateness of a timer in the event loops: how late a read may have been stamped.
-        lag_p99_s: its 99th percentile, in the worst process.
+        lag_p95_s: its 95th percentile, in the worst process: for 5 % of the time the loop was later than that.
+        lag_p99_s: its 99th percentile, likewise.
         lag_max_s: the worst.
-        late_sends_p99_s: 99th percentile of the delay between the time a request was due and its sending, in an open
+        late_sends_p95_s: 95th percentile of the delay between the time a request was due and its sending, in an open
             loop; `None` in a closed loop.
     """
 
@@ -127,9 +133,10 @@ class ClientRecord(Stored):
     cpu_s: float
     busiest_cpu_share: float
     lag_p50_s: float
+    lag_p95_s: float
     lag_p99_s: float
     lag_max_s: float
-    late_sends_p99_s: float | None
+    late_sends_p95_s: float | None
 
 
 class PointLoad(Stored):
@@ -158,6 +165,7 @@ class PointRecord(Stored):
         after: counters after its last answer, once they had settled.
         gpus: GPUs that the server runs on, 0 on a CPU; `None` where it does not tell.
         other_cpu_share: CPU time of processes that are not ours, in CPUs; `None` where it is unknown.
+        repetitiveness: share of the 4-grams of tokens of its prompts that stand earlier in the same prompt.
     """
 
     at: Level
@@ -168,6 +176,7 @@ class PointRecord(Stored):
     after: CounterPage
     gpus: int | None
     other_cpu_share: float | None
+    repetitiveness: float | None
 
     @property
     def label(self) -> str:
@@ -209,6 +218,21 @@ class Failure(Stored):
     detail: str = ""
 
 
+class StartUpRecord(Stored):
+    """What a server resolved and printed while it started, as far as two arms are compared by it.
+
+    The first boot of a window holds all of it, the others only what differs from that one
+    (`pytest_specgate.core.differences.compacted`).
+
+    Attributes:
+        config: resolved configuration, dotted path to value.
+        lines: normalised start-up lines, and how often each was printed.
+    """
+
+    config: dict[str, FreeJson]
+    lines: dict[str, int]
+
+
 class BootRecord(Stored):
     """One start of one arm's server.
 
@@ -222,6 +246,9 @@ class BootRecord(Stored):
         boot_s: from the start of the process to its first answered completion; `None` when that never came.
         profile: request profile as it was put on this boot, observed fields included.
         resolved: resolved configuration that the server reported, as far as it was used.
+        startup: what it resolved and printed; `None` when it did not come that far.
+        host_before: facts about the machine before its start.
+        host_after: and after its end.
         points: those measured, in order.
         failure: what went wrong, `None` when nothing did.
     """
@@ -235,6 +262,9 @@ class BootRecord(Stored):
     boot_s: float | None
     profile: dict[str, FreeJson]
     resolved: dict[str, FreeJson]
+    startup: StartUpRecord | None = None
+    host_before: dict[str, FreeJson] = Field(default_factory=dict)
+    host_after: dict[str, FreeJson] = Field(default_factory=dict)
     points: tuple[PointRecord, ...]
     failure: Failure | None = None
 

@@ -18,6 +18,9 @@ DONE: Final = "[DONE]"
 _ERROR_LENGTH: Final = 4000
 """Of an endless error this much is kept; whoever shows it redacts it and cuts it shorter."""
 
+_MOST_TOKENS: Final = 2**53
+"""Counts beyond what a float holds exactly are no counts."""
+
 _TEXT_KEYS: Final = ("text", "content", "reasoning", "reasoning_content")
 """Where visible text stands: completions, chat, and what reasoning parsers split off, in both spellings."""
 
@@ -77,6 +80,9 @@ class Decoder:
         self._after_cr = False
         self._first_line = True
         self._data: list[str] = []
+        self._name = ""
+        self.event_name = ""
+        """Name of the event whose data was yielded last; empty for an unnamed one."""
 
     def feed(self, data: bytes) -> Iterator[str]:
         """Take the bytes of one read and yield the data of every event that they complete.
@@ -99,6 +105,7 @@ class Decoder:
             line = line.removeprefix("\ufeff")
             self._first_line = False
         if not line:
+            self.event_name, self._name = self._name, ""
             if self._data:
                 yield "\n".join(self._data)
             self._data = []
@@ -106,6 +113,13 @@ class Decoder:
         name, _, value = line.partition(":")
         if name == "data":
             self._data.append(value.removeprefix(" "))
+        elif name == "event":
+            self._name = value.removeprefix(" ")
+
+    @property
+    def unfinished(self) -> bytes:
+        """What follows the last complete line."""
+        return self._pending
 
 
 def events(reads: Iterable[Read]) -> Iterator[Event]:
@@ -132,6 +146,7 @@ class TimelineBuilder:
         self._output_tokens: int | None = None
         self._finish_reason: str | None = None
         self._error: str | None = None
+        self._events = 0
         self._done = False
         self._unreadable = False
 
@@ -168,8 +183,14 @@ class TimelineBuilder:
         self._error = self._error or error
 
     def _take(self, data: str, *, at_s: float) -> None:
+        if self._done:
+            return
+        self._events += 1
         if data.strip() == DONE:
             self._done = True
+            return
+        if self._decoder.event_name == "error":
+            self._fail(f"the server sent an error event: {data[:_ERROR_LENGTH]}")
             return
         try:
             body = json.loads(data)
@@ -179,7 +200,7 @@ class TimelineBuilder:
         if not isinstance(body, dict):
             self._fail(f"an event is no JSON object: {data[:80]!r}")
             return
-        if body.get("error") or body.get("object") == "error":
+        if (body.get("error") is not None and body["error"] is not False) or body.get("object") == "error":
             self._fail(_error_text(body.get("error") or body))
         self._take_usage(body.get("usage"))
         choices = body.get("choices") or []
@@ -198,9 +219,13 @@ class TimelineBuilder:
     def _take_choice(self, choice: dict[str, Any], *, at_s: float) -> None:
         reason = choice.get("finish_reason")
         self._finish_reason = _whole(reason) if isinstance(reason, str) and reason else self._finish_reason
+        if self._finish_reason in {"abort", "error"}:
+            self._fail(f"the server ended the answer with finish reason {self._finish_reason}")
         delta = choice.get("delta")
         payload = delta if isinstance(delta, dict) else choice
         texts = [payload[key] for key in _TEXT_KEYS if payload.get(key)]
+        if payload.get("reasoning") and payload.get("reasoning") == payload.get("reasoning_content"):
+            texts.pop()
         if not all(isinstance(text, str) for text in texts):
             self._fail(f"an event has text of another form: {texts!r:.80}")
             return
@@ -213,6 +238,9 @@ class TimelineBuilder:
 
     def _shortcoming(self) -> str | None:
         count = len(self._token_events)
+        if not self._events and self._decoder.unfinished:
+            start = self._decoder.unfinished[:_ERROR_LENGTH].decode("utf-8", "replace")
+            return f"the answer is no event stream: {start}"
         if not count and self._done:
             return "the stream ended without a token event"
         if self._done or (count and self._finish_reason and self._output_tokens is not None):
@@ -239,7 +267,9 @@ def _whole(text: str) -> str:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 < value <= _MOST_TOKENS else None
 
 
 def _error_text(error: object) -> str:

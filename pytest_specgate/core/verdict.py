@@ -38,10 +38,11 @@ class Verdict(Stored):
         gate: id of the gate.
         threshold: its id within the gate, as ``c32-output_throughput-not_worse``.
         pair: candidate against reference, by name.
-        metric: key in the metric table.
+        metric: key in the metric table, or ``outputs_agree``.
         at: load level.
-        kind: ``not_worse`` or ``better``.
-        limit: the raw change at the margin, a fraction: -0.15 for a throughput that may fall by 15 %.
+        kind: ``not_worse``, ``better`` or ``outputs_agree``.
+        limit: the raw change at the margin, a fraction: -0.15 for a throughput that may fall by 15 %; of
+            ``outputs_agree`` the least share of equal answers.
         claim: what was to be shown, in words.
         outcome: the word.
         reason: code of the reason.
@@ -50,6 +51,7 @@ class Verdict(Stored):
         reference: geometric mean over rounds of the reference arm, in the metric's unit; `None` when INVALID.
         candidate: likewise of the candidate arm.
         ratios: signed log ratios by round, positive when the candidate is better.
+        shares: of equal answers by round, for ``outputs_agree``, which has no ratios and no change.
         change: raw change of the candidate against the reference.
         change_low: lower end of its interval.
         change_high: upper end of its interval.
@@ -60,7 +62,7 @@ class Verdict(Stored):
         noise: where it came from.
         f_ratio: own variance / calibrated or declared variance.
         looks: number of looks K that share the error rates.
-        family: number m of thresholds of the gate.
+        family: number m of thresholds of the gate that rest on an interval.
         order_effect: drift per boot, log units, when one was found.
         samples: of how many requests (gaps, steps, drafts) a boot's figure was taken, at least.
         flags: what a reader should know besides.
@@ -81,6 +83,7 @@ class Verdict(Stored):
     reference: float | None = None
     candidate: float | None = None
     ratios: tuple[float, ...] = ()
+    shares: tuple[float, ...] = ()
     change: float | None = None
     change_low: float | None = None
     change_high: float | None = None

@@ -6,19 +6,25 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from pytest_specgate.core.arms import MAXIMUM_ROUNDS
+from pytest_specgate.core.confounds import differences_of, unproved_of
+from pytest_specgate.core.gate import OUTPUTS_AGREE
 from pytest_specgate.core.judge import identity_of, pair_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.quantities import bunched_sends
 from pytest_specgate.core.statistics import ALPHA_FAIL, ALPHA_PASS, raw_change
 from pytest_specgate.core.verdict import Outcome
+from pytest_specgate.reporting.differences import difference_lines
 from pytest_specgate.reporting.figures import percent, unit_text, value_text
+from pytest_specgate.reporting.outputs import output_lines
+from pytest_specgate.reporting.prompts import prompts_text, speculation_caption
 from pytest_specgate.reporting.tables import (
     ArmBoots,
     load_table,
     noise_line,
     pair_table,
     point_notes,
+    shares_text,
     speculation_table,
 )
 
@@ -29,8 +35,6 @@ if TYPE_CHECKING:
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.records import WindowRecord
     from pytest_specgate.core.verdict import Verdict
-
-NO_ACCURACY_CHECK = "outputs of the arms were not compared; no accuracy check ran"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,11 +71,18 @@ def _evidence(verdict: Verdict, gate: Gate, record: WindowRecord) -> Iterator[st
             f"{gate.pair.reference.name} {reference}, {gate.pair.candidate.name} {candidate} {unit_text(row)} "
             f"(geometric means of {_counted(verdict.rounds, 'round')}; by round: {_by_round(verdict)})"
         )
-    yield noise_line(verdict)
+    counted = verdict.kind == OUTPUTS_AGREE
+    yield f"equal answers by round: {shares_text(verdict)}" if counted else noise_line(verdict)
     yield f"claim: {verdict.claim}"
+    if not counted:
+        yield _interval_line(verdict)
+    yield from output_lines([gate.pair], record)
+
+
+def _interval_line(verdict: Verdict) -> str:
     shared = f"{_counted(verdict.looks, 'look')} and, for FAIL, {_counted(verdict.family, 'threshold')} of the gate"
     levels = f"in all {100 * ALPHA_PASS:g} % for PASS and {100 * ALPHA_FAIL:g} % for FAIL"
-    yield f"interval: one-sided bounds, {levels}, shared by {shared}"
+    return f"interval: one-sided bounds, {levels}, shared by {shared}"
 
 
 def _counted(count: int, what: str) -> str:
@@ -123,15 +134,29 @@ def window_lines(
         verdicts = [verdict for entry in judged if entry.gate.pair == pair for verdict in entry.verdicts]
         yield pair_table(pair, record, verdicts)
         yield from point_notes(pair, record)
+        yield from _other_differences(pair, record)
     readable = _readable_boots(pairs, record)
     speculation = speculation_table(readable, record)
     if speculation:
-        yield from ("", "speculation, from counter deltas of each point, all rounds pooled", speculation)
+        yield from ("", speculation_caption(record.profile), speculation)
     load = load_table(readable, record)
     if load:
         yield from ("", "load and client, mean over boots", load)
     yield ""
-    yield from _window_foot(record, readable, record_path=record_path)
+    yield from _window_foot(record, pairs, readable, record_path=record_path)
+
+
+def _other_differences(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
+    """Say in what the servers of a pair differ besides what was declared, and what of the declaration is not proved."""
+    report = differences_of(pair, record)
+    if report is not None:
+        yield ""
+        yield f"differences of the servers of {pair.title}, by resolved configuration and start-up log"
+        yield from difference_lines(report)
+    for arm in pair.arms:
+        names = ", ".join(unproved_of(arm, record))
+        if names:
+            yield f"declared for {arm.name}, and not told by its server: {names}"
 
 
 def _readable_boots(pairs: Sequence[ArmPair], record: WindowRecord) -> list[ArmBoots]:
@@ -154,10 +179,8 @@ def _window_head(record: WindowRecord) -> Iterator[str]:
     profile = record.profile
     state = "" if record.finished else ", UNFINISHED"
     yield f"boots: {len(record.boots)} in {_counted(len(rounds), 'round')} ({order}){state}"
-    yield (
-        f"load: {profile.prompts} prompts of {profile.input_tokens} tokens, {profile.output_tokens} output tokens, "
-        f"{', '.join(f'{count} requests at {level_label(at)}' for at, count in profile.requests.items())}"
-    )
+    counts = ", ".join(f"{count} requests at {level_label(at)}" for at, count in profile.requests.items())
+    yield f"load: {prompts_text(record)}, {profile.output_tokens} output tokens, {counts}"
     engines: dict[str, list[str]] = {}
     for arm, facts in record.engine.items():
         engines.setdefault(_engine_text(facts), []).append(arm)
@@ -173,7 +196,9 @@ def _engine_text(facts: Mapping[str, object]) -> str:
     return f"{build}, torch {facts.get('torch')}, Python {facts.get('python')}"
 
 
-def _window_foot(record: WindowRecord, readable: Sequence[ArmBoots], *, record_path: str) -> Iterator[str]:
+def _window_foot(
+    record: WindowRecord, pairs: Sequence[ArmPair], readable: Sequence[ArmBoots], *, record_path: str
+) -> Iterator[str]:
     shares = [
         point.other_cpu_share for boot in record.boots for point in boot.points if point.other_cpu_share is not None
     ]
@@ -183,7 +208,7 @@ def _window_foot(record: WindowRecord, readable: Sequence[ArmBoots], *, record_p
             f"of {record.host.get('cpus')} CPUs"
         )
     yield from _rhythm(record, readable)
-    yield NO_ACCURACY_CHECK
+    yield from output_lines([pair for pair in pairs if pair_problem(pair, record) is None], record)
     yield f"record: {record_path}"
 
 

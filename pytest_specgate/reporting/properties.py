@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from pytest_specgate.core.gate import OUTPUTS_AGREE
 from pytest_specgate.core.levels import concurrency_of, level_label, rate_per_s
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.names import OUTCOME_PROPERTY
@@ -19,8 +20,7 @@ def properties(verdict: Verdict) -> list[Property]:
 
     An INVALID verdict carries no figures, only its outcome and reason.
     """
-    row = metric(verdict.metric)
-    unit = row.stored_key.removeprefix(row.name)
+    unit = _unit(verdict)
     candidates: tuple[tuple[str, str | float | int | None], ...] = (
         (OUTCOME_PROPERTY, str(verdict.outcome)),
         ("specgate_reason", verdict.reason),
@@ -33,6 +33,7 @@ def properties(verdict: Verdict) -> list[Property]:
         ("specgate_rate_per_s", rate_per_s(verdict.at)),
         (f"specgate_reference{unit}", verdict.reference),
         (f"specgate_candidate{unit}", verdict.candidate),
+        ("specgate_equal_share", min(verdict.shares, default=None)),
         ("specgate_change", verdict.change),
         ("specgate_change_low", verdict.change_low),
         ("specgate_change_high", verdict.change_high),
@@ -44,3 +45,11 @@ def properties(verdict: Verdict) -> list[Property]:
         ("specgate_noise_source", verdict.noise or None),
     )
     return [(name, value) for name, value in candidates if value is not None]
+
+
+def _unit(verdict: Verdict) -> str:
+    """Return the ending that names a metric's unit; answers that are compared have none."""
+    if verdict.kind == OUTPUTS_AGREE:
+        return ""
+    row = metric(verdict.metric)
+    return row.stored_key.removeprefix(row.name)

@@ -11,6 +11,7 @@ from tabulate import tabulate
 from pytest_specgate.core import counters, statistics, validity
 from pytest_specgate.core.counters import pool
 from pytest_specgate.core.errors import ScrapeError
+from pytest_specgate.core.gate import OUTPUTS_AGREE
 from pytest_specgate.core.judge import first_point_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import HEADLINE, Measured, measure, metric
@@ -54,10 +55,14 @@ def _point_rows(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict]
     if problem is not None:
         yield [level_label(at), f"not judged ({problem.reason}), see below", "-", "-", "-", "-", "-", Outcome.INVALID]
         return
-    gated = [verdict.metric for verdict in here]
+    gated = [verdict.metric for verdict in here if verdict.kind != OUTPUTS_AGREE]
     for place, name in enumerate(dict.fromkeys((*HEADLINE, *gated))):
         label = level_label(at) if place == 0 else ""
         yield [label, *_row(pair, record, [verdict for verdict in here if verdict.metric == name], name=name, at=at)]
+    for verdict in here:
+        if verdict.kind == OUTPUTS_AGREE:
+            worst = f"{100 * min(verdict.shares):.4g} %" if verdict.shares else "-"
+            yield ["", "equal answers", "-", "-", worst, shares_text(verdict), "-", _outcome(verdict)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,18 +77,29 @@ class _Change:
         return [c / r - 1 for r, c in zip(self.reference, self.candidate, strict=True)]
 
     @property
+    def sides(self) -> tuple[float, float]:
+        """The mean of each arm; a rate that fell to 0 in a round has no other mean."""
+        return statistics.geometric_mean(self.reference), (
+            0.0 if 0 in self.candidate else statistics.geometric_mean(self.candidate)
+        )
+
+    @property
     def mean(self) -> float:
-        return statistics.geometric_mean(self.candidate) / statistics.geometric_mean(self.reference) - 1
+        reference, candidate = self.sides
+        return candidate / reference - 1
 
 
 def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, name: str, at: Level) -> list[str]:
     row = metric(name)
     head = [f"{row.label} [{unit_text(row)}]"]
     tail = [_intervals(verdicts), "\n".join(dict.fromkeys(map(_outcome, verdicts))) or "-"]
+    invalid = next((verdict.reason for verdict in verdicts if verdict.outcome == Outcome.INVALID), None)
     change = _change(pair, record, row, at=at)
+    if invalid and not isinstance(change, str):
+        change = f"not judged ({invalid})"
     if isinstance(change, str):
         return [*head, "-", "-", change, "-", *tail]
-    values = [value_text(row, statistics.geometric_mean(side)) for side in (change.reference, change.candidate)]
+    values = [value_text(row, side) for side in change.sides]
     return [*head, *values, change_words(change.mean, metric_name=name), _rounds(change.rounds), *tail]
 
 
@@ -94,7 +110,7 @@ def _change(pair: ArmPair, record: WindowRecord, row: Metric, *, at: Level) -> _
         for side, boot in zip(sides, both, strict=True):
             point = boot.point(at)
             found = measure(row.name, point, record.profile) if point is not None else Measured(None, "not measured")
-            if found.value is None or found.value <= 0:
+            if found.value is None or found.value < 0 or (found.value == 0 and side is sides[0]):
                 return found.missing or f"its value is {found.value}"
             side.append(found.value)
     return _Change(*sides)
@@ -117,7 +133,16 @@ def _outcome(verdict: Verdict) -> str:
 
 def claim_text(verdict: Verdict) -> str:
     """Return a threshold's claim in few words: ``not worse than -15 %``."""
+    if verdict.kind == OUTPUTS_AGREE:
+        return f"at least {100 * verdict.limit:.4g} %"
     return f"{verdict.kind_words} {100 * verdict.limit:+.4g} %"
+
+
+def shares_text(verdict: Verdict) -> str:
+    """Return the shares of equal answers: each by its own, or of many rounds the least and the greatest."""
+    if len(verdict.shares) <= _ROUNDS_SHOWN:
+        return "  ".join(f"{100 * share:.4g} %" for share in verdict.shares) or "-"
+    return f"{100 * min(verdict.shares):.4g} to {100 * max(verdict.shares):.4g} %"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -213,7 +238,7 @@ def _pressure(points: Sequence[PointRecord]) -> list[str]:
     """Return preemptions and prefix-cache hits; counters that cannot be read say nothing."""
     try:
         preempted = sum(point.counters.count(counters.PREEMPTIONS) for point in points)
-        hits = max(point.counters.prefix_hit_rate() for point in points)
+        hits = max(point.counters.prefix_hit_rate() or 0.0 for point in points)
     except ScrapeError:
         return ["-", "-"]
     return [f"{preempted}", f"{100 * hits:.1f} %"]

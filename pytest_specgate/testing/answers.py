@@ -26,11 +26,13 @@ class Answer:
 
     Attributes:
         end_token: number of the token that ends the answer (it has no text); `None`: it never ends by itself.
+        turn: index of the token from which on it is another answer; `None`: it stays the one it is.
     """
 
-    def __init__(self, prompt_key: str, *, end_token: int | None = None) -> None:
+    def __init__(self, prompt_key: str, *, end_token: int | None = None, turn: int | None = None) -> None:
         self._digest = _digest(prompt_key.encode("utf-8", "surrogatepass"))
         self.end_token = end_token
+        self.turn = turn
 
     def text(self, start: int, count: int) -> str:
         """Return the text of ``count`` tokens from the index ``start`` on."""
@@ -40,13 +42,21 @@ class Answer:
         """Return the text of one token by its index, counted from 0."""
         if self.end_token is not None and index + 1 >= self.end_token:
             return ""
-        return WORDS[_digest(self._digest + index.to_bytes(8))[0] % len(WORDS)]
+        drawn = _digest(self._digest + index.to_bytes(8))[0]
+        turned = self.turn is not None and index >= self.turn
+        return WORDS[(drawn + turned) % len(WORDS)]
 
     def length(self, max_tokens: int) -> tuple[int, FinishReason]:
         """Return how many tokens the answer has under a limit, and why it ends there."""
         if self.end_token is not None and self.end_token <= max_tokens:
             return self.end_token, "stop"
         return max_tokens, "length"
+
+
+def is_altered(prompt_key: str, share: float) -> bool:
+    """Whether a prompt is among a share of all prompts, drawn by its text."""
+    drawn = int.from_bytes(_digest(b"altered:" + prompt_key.encode("utf-8", "surrogatepass"))[:4])
+    return drawn < share * 2**32
 
 
 def natural_end(prompt_key: str, min_tokens: int) -> int:

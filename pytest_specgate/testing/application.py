@@ -10,6 +10,7 @@ import uuid
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from pytest_specgate.testing.chat import ChatRequest, TokenizeChatRequest, has_messages
 from pytest_specgate.testing.completions import Completions
 from pytest_specgate.testing.configuration import server_information
 from pytest_specgate.testing.engine_loop import EngineLoop
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from pytest_specgate.testing.arguments import ServerArguments
     from pytest_specgate.testing.http_server import HttpRequest
+    from pytest_specgate.testing.messages import AnswerRequest
     from pytest_specgate.testing.truth import FakeTruth
 
     Route = tuple[str, Callable[[HttpRequest], Awaitable[HttpResponse]]]
@@ -65,6 +67,7 @@ class Application:
             "/metrics": ("GET", self._metrics),
             "/v1/models": ("GET", self._models),
             "/v1/completions": ("POST", self._complete),
+            "/v1/chat/completions": ("POST", self._chat),
             "/tokenize": ("POST", self._tokenize),
             "/detokenize": ("POST", self._detokenize),
             "/fake/truth": ("GET", self._truth),
@@ -141,7 +144,8 @@ class Application:
         return _json(information)
 
     async def _tokenize(self, request: HttpRequest) -> HttpResponse:
-        body = parse_body(TokenizeRequest, request.body)
+        chat = has_messages(request.body)
+        body = parse_body(TokenizeChatRequest, request.body) if chat else parse_body(TokenizeRequest, request.body)
         self._check_model(body.model)
         tokens = self._tokenizer.encode(body.prompt)
         strings = [self._tokenizer.piece(token) for token in tokens] if body.return_token_strs else None
@@ -154,13 +158,19 @@ class Application:
         return _json({"prompt": self._tokenizer.decode(body.tokens)})
 
     async def _complete(self, request: HttpRequest) -> HttpResponse:
+        return await self._answer(CompletionRequest, request)
+
+    async def _chat(self, request: HttpRequest) -> HttpResponse:
+        return await self._answer(ChatRequest, request)
+
+    async def _answer(self, kind: type[AnswerRequest], request: HttpRequest) -> HttpResponse:
         if time.monotonic() < self._started_s + self._fake.ready_after_s:
             raise RefusedError(
                 "The model is still being loaded; ask again later.",
                 status=HTTPStatus.SERVICE_UNAVAILABLE,
                 kind="ServiceUnavailableError",
             )
-        body = parse_body(CompletionRequest, request.body)
+        body = parse_body(kind, request.body)
         self._check_model(body.model)
         completion = self._completions.accept(body, request)
         self._flood.print(self._fake.log_bytes_per_request)

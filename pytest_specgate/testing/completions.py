@@ -13,6 +13,7 @@ import uuid
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_specgate.testing.chat import ChatMessages, ChatRequest
 from pytest_specgate.testing.http_server import Cut, half_written
 from pytest_specgate.testing.messages import DONE_EVENT, CompletionMessages, RefusedError, error_event, usage
 from pytest_specgate.testing.sequences import TaskMaker
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_specgate.testing.engine_loop import EngineLoop
     from pytest_specgate.testing.fleet import Fleet
     from pytest_specgate.testing.http_server import HttpRequest
-    from pytest_specgate.testing.messages import CompletionRequest
+    from pytest_specgate.testing.messages import AnswerRequest
     from pytest_specgate.testing.sequences import Task
     from pytest_specgate.testing.tokenizer import Tokenizer
     from pytest_specgate.testing.truth_log import TruthEntry, TruthLog
@@ -38,17 +39,17 @@ class Completion:
     """An accepted completion request.
 
     Attributes:
-        request: as sent.
+        request: as sent, to either API.
         task: what has to be done for it.
         engine_loop: the engine that does it.
         messages: its events and body.
         entry: its place in the truth.
     """
 
-    request: CompletionRequest
+    request: AnswerRequest
     task: Task
     engine_loop: EngineLoop
-    messages: CompletionMessages
+    messages: CompletionMessages | ChatMessages
     entry: TruthEntry
 
     def usage_after(self, tokens: int) -> dict[str, int]:
@@ -90,7 +91,7 @@ class Completions:
         self._engine_loops = engine_loops
         self._truth_log = truth_log
 
-    def accept(self, request: CompletionRequest, received: HttpRequest) -> Completion:
+    def accept(self, request: AnswerRequest, received: HttpRequest) -> Completion:
         """Check a request and prepare its answer; from here on it counts as accepted.
 
         Raises:
@@ -110,9 +111,7 @@ class Completions:
             request=request,
             task=task,
             engine_loop=self._engine_loops[place],
-            messages=CompletionMessages(
-                identifier=f"cmpl-{uuid.uuid4().hex[:16]}", created_s=int(time.time()), model=request.model
-            ),
+            messages=_messages(request),
             entry=self._truth_log.open(
                 body_sha256=hashlib.sha256(received.body).hexdigest(),
                 engine=place,
@@ -161,9 +160,13 @@ class Completions:
     async def _events(self, completion: Completion) -> AsyncGenerator[tuple[bytes, int]]:
         """Yield every event with its number of tokens, 0 if it is no token event."""
         options = completion.request.stream_options
+        opening = completion.messages.opening
         try:
             async with contextlib.aclosing(self._emissions(completion)) as emissions:
                 async for emission in emissions:
+                    if opening:
+                        yield opening, 0
+                        opening = b""
                     yield completion.token_event(emission), emission.tokens
         except RefusedError as error:
             yield error_event(error), 0
@@ -183,6 +186,14 @@ class Completions:
                 finish_reason = emission.finish_reason
                 yield emission
                 _break_down(completion.task, emission)
+
+
+def _messages(request: AnswerRequest) -> CompletionMessages | ChatMessages:
+    """Return what words the answer to a request of either API."""
+    number, created_s = uuid.uuid4().hex[:16], int(time.time())
+    if isinstance(request, ChatRequest):
+        return ChatMessages(identifier=f"chatcmpl-{number}", created_s=created_s, model=request.model)
+    return CompletionMessages(identifier=f"cmpl-{number}", created_s=created_s, model=request.model)
 
 
 async def _stall(seconds: float | None) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import logging
 import os
+import select
 import selectors
 import signal
 import sys
@@ -39,10 +40,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _event_loop() -> asyncio.AbstractEventLoop:
     """Make a loop whose timers are exact to some 0.1 ms.
 
-    The default selector of Linux rounds waits up to whole milliseconds, as long as half a step here. This one serves
-    about a thousand connections at most.
+    The default selector of Linux rounds waits up to whole milliseconds, as long as half a step here.
     """
-    return asyncio.SelectorEventLoop(selectors.SelectSelector())
+    return asyncio.SelectorEventLoop(_PreciseSelector())
+
+
+class _PreciseSelector(selectors.EpollSelector):
+    """Waits by `select` on its one descriptor, which takes microseconds, and finds out by epoll what is ready."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None or timeout > 0:
+            select.select([self.fileno()], [], [], timeout)
+        return super().select(0)
 
 
 async def _serve(arguments: ServerArguments) -> int:

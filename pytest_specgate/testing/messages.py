@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import json
 from http import HTTPStatus
 from json.encoder import encode_basestring
@@ -52,13 +53,12 @@ class StreamOptions(BaseModel):
     continuous_usage_stats: bool = False
 
 
-class CompletionRequest(BaseModel):
-    """The fields of a completion request that change what the fake does; others are accepted and ignored."""
+class AnswerRequest(BaseModel):
+    """What requests of both APIs have in common."""
 
     model_config = ConfigDict(frozen=True)
 
     model: str
-    prompt: str | TokenIds | list[str] | list[TokenIds]
     max_tokens: PositiveInt | None = None
     min_tokens: NonNegativeInt = 0
     ignore_eos: bool = False
@@ -76,6 +76,20 @@ class CompletionRequest(BaseModel):
     def output_limit(self) -> int:
         """Most tokens the answer may have; 16 when the request sets no limit, as vLLM does."""
         return 16 if self.max_tokens is None else self.max_tokens
+
+    @abc.abstractmethod
+    def single_prompt(self) -> str | TokenIds:
+        """Return the one prompt of the request.
+
+        Raises:
+            RefusedError: there is none, or more than one.
+        """
+
+
+class CompletionRequest(AnswerRequest):
+    """The fields of a completion request that change what the fake does; others are accepted and ignored."""
+
+    prompt: str | TokenIds | list[str] | list[TokenIds]
 
     def single_prompt(self) -> str | TokenIds:
         """Return the one prompt of the request.
@@ -143,12 +157,15 @@ def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
 # out of a dictionary costs as much as everything else that is done for it.
 _BEFORE_TEXT: Final = b',"choices":[{"index":0,"text":'
 _BEFORE_REASON: Final = b',"logprobs":null,"finish_reason":'
-_USAGE: Final = b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}'
+USAGE: Final = b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}'
 _AFTER_REASON: Final = b',"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]'
 
 
 class CompletionMessages:
     """The events and the body that answer one completion request."""
+
+    opening: Final = b""
+    """Nothing comes before the first token."""
 
     def __init__(self, *, identifier: str, created_s: int, model: str) -> None:
         self._head = {"id": identifier, "object": "text_completion", "created": created_s, "model": model}
@@ -166,13 +183,13 @@ class CompletionMessages:
             _AFTER_REASON,
         ]
         if usage_so_far is not None:
-            parts.append(_USAGE % tuple(usage_so_far.values()))
+            parts.append(USAGE % tuple(usage_so_far.values()))
         parts.append(b"}\n\n")
         return b"".join(parts)
 
     def usage_event(self, total: dict[str, int]) -> bytes:
         """Return the event after the last token: no choice, the usage of the whole answer."""
-        return _event({**self._head, "choices": [], "usage": total, "system_fingerprint": SYSTEM_FINGERPRINT})
+        return event({**self._head, "choices": [], "usage": total, "system_fingerprint": SYSTEM_FINGERPRINT})
 
     def body(self, text: str, finish_reason: FinishReason, total: dict[str, int]) -> dict[str, Any]:
         """Return the answer to a request that does not stream."""
@@ -204,5 +221,6 @@ def error_event(error: RefusedError) -> bytes:
     return b"data: " + json.dumps(error.body()).encode() + b"\n\n"
 
 
-def _event(value: dict[str, Any]) -> bytes:
+def event(value: dict[str, Any]) -> bytes:
+    """Return a JSON value as one event of a stream."""
     return b"data: " + compact(value) + b"\n\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.testing.answers import Answer, natural_end
+from pytest_specgate.testing.answers import Answer, is_altered, natural_end
 from pytest_specgate.testing.engine import EngineSequence, sequence_random
 from pytest_specgate.testing.faults import AnswerFaults, faults_of
 from pytest_specgate.testing.messages import RefusedError
@@ -65,7 +65,11 @@ class TaskMaker:
         self._check_length(prompt_tokens, output_limit)
         prompt_key = prompt if isinstance(prompt, str) else repr(prompt)
         ends = [self._fake.stop_after_tokens, None if ignore_eos else natural_end(prompt_key, min_tokens)]
-        answer = Answer(prompt_key, end_token=min((end for end in ends if end is not None), default=None))
+        answer = Answer(
+            prompt_key,
+            end_token=min((end for end in ends if end is not None), default=None),
+            turn=output_limit // 2 if is_altered(prompt_key, self._fake.altered_answers) else None,
+        )
         output_tokens, finish_reason = answer.length(output_limit)
         self._made += 1
         faults = faults_of(self._fake, self._made)

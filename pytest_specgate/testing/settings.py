@@ -84,6 +84,9 @@ class FakeSettings(BaseModel):
     """Number of tokens after which every answer ends with finish reason "stop", although `ignore_eos` was asked;
     `None`: off."""
 
+    altered_answers: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of prompts, drawn by their text, whose answers turn into others half-way, as rounding may turn them."""
+
     slow_first_requests: NonNegativeInt = 0
     """Number of completion requests, from the first on, whose first token comes `slow_first_s` later."""
 

@@ -66,6 +66,10 @@ class Target:
         """Return nothing."""
         return ""
 
+    def startup_log(self) -> str:
+        """Return nothing: there is no process."""
+        return ""
+
     def process_ids(self) -> frozenset[int]:
         """Return nothing."""
         return frozenset()

@@ -34,7 +34,7 @@ def test_reads_come_back_with_seconds_and_bytes() -> None:
 def test_a_line_that_is_no_read_is_named(line: str) -> None:
     """What is no read is refused with the file and the number of its line."""
     with pytest.raises(UsageError, match=r"a\.jsonl, line 2: "):
-        parse_capture(f'{{"t_ms": 0, "bytes_b64": ""}}\n{line}\n', name="a.jsonl")
+        parse_capture(f'{{"t_ms": 0.5, "bytes_b64": ""}}\n{line}\n', name="a.jsonl")
 
 
 def test_times_that_go_back_are_refused() -> None:

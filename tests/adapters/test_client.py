@@ -147,6 +147,29 @@ def test_what_the_server_counted_is_kept(stub: Stub, run_point: RunPoint) -> Non
     assert record.due_s is None
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(("temperature", "kept"), [(0.0, True), (0.8, False)])
+def test_answers_of_greedy_requests_are_kept(
+    stub: Stub, run_point: RunPoint, *, temperature: float, kept: bool, processes: int
+) -> None:
+    """Under greedy sampling a record holds the answer itself, from every process; sampled answers are not kept."""
+    stub.on(COMPLETIONS, stub.good())
+    records = run_point(stub.target, count=4, at=2, temperature=temperature, client_processes=processes).requests
+
+    assert [record.text for record in records] == ["ab" if kept else None] * 4
+
+
+def test_answers_are_kept_without_secrets(stub: Stub, run_point: RunPoint) -> None:
+    """A token that the model says is not stored; the hash is that of what it said."""
+    said = "use hf_abcdefghijklmnop1234 for it"
+    end = (stub.token("", finish_reason="length"), stub.usage(9, 5), b"data: [DONE]\n\n")
+    stub.on(COMPLETIONS, stub.stream(stub.token(said), *end))
+    (record,) = run_point(stub.target).requests
+
+    assert record.text == "use [redacted] for it"
+    assert record.text_sha256 == hashlib.sha256(said.encode()).hexdigest()
+
+
 def test_gaps_are_those_between_token_events_of_complete_answers(stub: Stub, run_point: RunPoint) -> None:
     """Each complete answer of n token events has n - 1 gaps, which sum up to its decode time; a failed one has none."""
     cut = stub.stream(*[stub.token("a")] * 9, end="cut")

@@ -76,12 +76,12 @@ def test_bytes_that_are_no_text_fail_the_request(stub: Stub) -> None:
     assert "not UTF-8" in str(send(stub).error)
 
 
-def test_a_plain_answer_instead_of_a_stream_is_truncated(stub: Stub) -> None:
+def test_a_plain_answer_instead_of_a_stream_is_quoted(stub: Stub) -> None:
     """A server that ignores `stream` gives an answer without events, and so without times."""
     stub.on(COMPLETIONS, stub.json({"choices": [{"text": "a"}], "usage": {"completion_tokens": 1}}))
     record = send(stub)
 
-    assert str(record.error).startswith("truncated: ")
+    assert str(record.error).startswith('the answer is no event stream: {"choices": [{"text": "a"}]')
     assert record.ttft_s is None
 
 

@@ -275,10 +275,19 @@ def test_cpu_time_of_others_is_what_is_busy_and_not_ours(monkeypatch: pytest.Mon
     """Idle and waiting time is not busy, guest time is part of user time, and our own processes are taken off."""
     monkeypatch.setattr(psutil, "cpu_times", Times)
     monkeypatch.setattr(host, "_cpu_seconds", {os.getpid(): 7.0, 11: 20.0, 12: 30.0}.__getitem__)
+    monkeypatch.setattr(host, "_ended_children_seconds", lambda: 5.0)
     reading = LocalHost().other_cpu(frozenset({11, 12}))
 
     assert reading is not None
-    assert reading.used_s == (100 + 1 + 20 + 2 + 3 + 4) - (7 + 20 + 30)
+    assert reading.used_s == (100 + 1 + 20 + 2 + 3 + 4) - (7 + 20 + 30) - 5
+
+
+def test_a_child_that_has_left_was_ours() -> None:
+    """Processes of load are gone when the second reading is taken, and their time is not that of others."""
+    before = host._ended_children_seconds()
+    subprocess.run([sys.executable, "-S", "-c", "sum(range(3_000_000))"], check=True)
+
+    assert host._ended_children_seconds() > before
 
 
 def test_a_process_that_is_gone_has_used_nothing() -> None:

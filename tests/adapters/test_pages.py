@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Literal
 
+    from pydantic import JsonValue
+
     from pytest_specgate.core.ports import Server
     from tests.adapters.conftest import Stub, Target
+
+TALK: list[JsonValue] = [{"role": "user", "content": "Why?"}]
 
 
 def generated(tokens: int, *, running: int | None = 0) -> str:
@@ -126,10 +130,14 @@ def _tokenize(pages: HttpPages, server: Server) -> object:
     return pages.tokenize(server, "a text")
 
 
+def _tokenize_chat(pages: HttpPages, server: Server) -> object:
+    return pages.tokenize_chat(server, TALK, {})
+
+
 ASKED = {
     "/metrics": [_counters, _settled],
     "/server_info?config_format=json": [_config],
-    "/tokenize": [_tokenize],
+    "/tokenize": [_tokenize, _tokenize_chat],
 }
 ALL_ASKED = [pytest.param(path, ask, id=ask.__name__.strip("_")) for path, asks in ASKED.items() for ask in asks]
 
@@ -223,6 +231,20 @@ def test_an_answer_without_tokens_is_an_error(stub: Stub, pages: HttpPages, body
         pages.tokenize(stub.target, "a text")
 
 
+def test_the_served_model_tokenizes_a_conversation(stub: Stub, pages: HttpPages) -> None:
+    """Messages go out with what steers the template and nothing else of a request; the ids come back in order."""
+    stub.on("/tokenize", stub.json({"count": 2, "tokens": [7, 3]}))
+    extra: dict[str, JsonValue] = {"chat_template_kwargs": {"thinking": False}, "echo": True, "tools": []}
+
+    assert pages.tokenize_chat(stub.target, TALK, extra) == [7, 3]
+    assert json.loads(stub.seen[0].body) == {
+        "model": "tiny",
+        "messages": TALK,
+        "chat_template_kwargs": {"thinking": False},
+        "tools": [],
+    }
+
+
 def test_the_served_model_tokenizes(stub: Stub, pages: HttpPages) -> None:
     """The text goes out as it is, with the name of the served model, and the ids come back in order."""
     stub.on("/tokenize", stub.json({"count": 3, "tokens": [7, 3, 5]}))
@@ -273,9 +295,10 @@ def test_the_fake_servers_pages_are_read_alike(pages: HttpPages, target_at: type
     with fake_vllm(speculative_config=config, environment={"VLLM_SERVER_DEV_MODE": "1"}) as server:
         target = target_at(server.url, model="fake-model")
         page, resolved = pages.counters(target), pages.resolved_config(target)["speculative_config"]
-        tokens = pages.tokenize(target, "two words")
+        tokens, chat = pages.tokenize(target, "two words"), pages.tokenize_chat(target, TALK, {})
 
     assert page.speculation == ("0", "1", "2")
     assert isinstance(resolved, dict)
     assert resolved.items() >= config.items()
     assert len(tokens) == 3
+    assert len(chat) > 3

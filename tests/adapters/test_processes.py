@@ -1,9 +1,10 @@
-"""Process trees of ours: what they print, and that nothing of them, and nothing else, is ended."""
+"""Process trees of ours: what they print, and that all of them, and nothing else, is ended."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import psutil
 import pytest
 
 from pytest_specgate.adapters import processes
-from pytest_specgate.adapters.processes import Child, wait_until
+from pytest_specgate.adapters.processes import Child, StopLimits, wait_until
 from pytest_specgate.core.errors import ServerError
 
 if TYPE_CHECKING:
@@ -27,12 +28,19 @@ if TYPE_CHECKING:
         """Starts a child that runs a script."""
 
         def __call__(
-            self, script: str, *arguments: object, environment: Mapping[str, str] = ..., secrets: Sequence[str] = ...
+            self,
+            script: str,
+            *arguments: object,
+            environment: Mapping[str, str] = ...,
+            secrets: Sequence[str] = ...,
+            limits: StopLimits = ...,
         ) -> Child:
             """Return the child once its script says that it is ready."""
 
 
 PATIENCE_S = 20.0
+IMPATIENT = StopLimits(interrupt_s=0.1, terminate_s=0.1, follow_s=0.1)
+"""Short limits for children that do not want to leave; what is killed may take its time."""
 PRELUDE = """
 import os, signal, subprocess, sys, time
 def ready():
@@ -65,10 +73,9 @@ def until_ready(child: Child) -> None:
 
 def until_left(child: Child) -> int:
     """Wait until a child has left by itself, and return its exit code."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while child.exit_code() is None:
-        assert wait_until(deadline_s, pause_s=0.01), "the script never left"
-    return child.exit_code() or 0
+    code = child.wait(PATIENCE_S)
+    assert code is not None, "the script never left"
+    return code
 
 
 def lives(pid: int) -> bool:
@@ -79,35 +86,27 @@ def lives(pid: int) -> bool:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short limits for children that do not want to leave; what is killed may take its time."""
-    for limit in ("_INTERRUPT_S", "_TERMINATE_S"):
-        monkeypatch.setattr(processes, limit, 0.1)
-    patient = psutil.wait_procs
-    monkeypatch.setattr(psutil, "wait_procs", lambda procs, timeout: patient(procs, timeout if timeout > 2 else 0.2))
-
-
-@pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """A function that starts children; what a test leaves of them is ended."""
     children: list[Child] = []
 
     def start_one(
-        script: str, *arguments: object, environment: Mapping[str, str] = os.environ, secrets: Sequence[str] = ()
+        script: str,
+        *arguments: object,
+        environment: Mapping[str, str] = os.environ,
+        secrets: Sequence[str] = (),
+        limits: StopLimits = IMPATIENT,
     ) -> Child:
         command = [sys.executable, "-S", "-c", script, *map(str, arguments)]
         log = tmp_path / "logs" / f"{len(children)}.log"
-        child = Child(command, environment=environment, log=log, secrets=secrets)
+        child = Child(command, environment=environment, log=log, secrets=secrets, limits=limits)
         children.append(child)
         until_ready(child)
         return child
 
     yield start_one
     for child in children:
-        for pid in child.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        child._process.wait(PATIENCE_S)
+        child.stop()
 
 
 @pytest.fixture
@@ -167,90 +166,8 @@ def test_a_living_child_has_no_exit_code(start: Start) -> None:
     assert start(DEAF).exit_code() is None
 
 
-def test_case_132_control_characters_do_not_get_into_the_tail(start: Start) -> None:
-    """Colours, NUL, non-characters and broken UTF-8 are taken out; line ends of progress bars become lines."""
-    data = b"\x1b[31mred\x1b[0m\x00 \xef\xbf\xbe\xed\xa0\x80 \x9b2J tab\tend\r\nhalf\rfull\n"
-    child = start(f"import os; os.write(1, {data!r})")
-    until_left(child)
-
-    assert child.log_tail().splitlines() == ["red \ufffd\ufffd\ufffd \ufffd2J tab\tend", "half", "full"]
-
-
-def test_secrets_do_not_get_into_the_tail(start: Start) -> None:
-    """An access token that a server prints is replaced; the log on disk stays as it was written."""
-    child = start("print('using hf_abcdefghijklmnopqrst from http://me:pass@proxy/')")
-    until_left(child)
-
-    assert child.log_tail() == "using [redacted] from http://[redacted]@proxy/"
-    assert "hf_abcdefghijklmnopqrst" in child.log.read_text()
-
-
-def test_secrets_that_are_named_do_not_get_into_the_tail(start: Start) -> None:
-    """Texts without any telling form are cut out wherever they stand, a longer one before a shorter one within it."""
-    child = start("print('key=open sesame, opened with sesame or open')", secrets=("open sesame", "sesame"))
-    until_left(child)
-
-    assert child.log_tail() == "key=[redacted], opened with [redacted] or open"
-    assert "open sesame" in child.log.read_text()
-
-
-def test_a_log_is_for_its_user_only(start: Start) -> None:
-    """It holds what the server printed, secrets included."""
-    assert start(DEAF).log.stat().st_mode & 0o777 == 0o600
-
-
-def test_half_a_line_is_not_in_the_tail(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the look back begins in the middle of a line, its rest is left out: what names a secret may be missing."""
-    monkeypatch.setattr(processes, "_TAIL_BYTES", 40)
-    child = start("print('api_key=' + 'x' * 60); print('the cause')")
-    until_left(child)
-
-    assert child.log_tail() == "the cause"
-
-
-def test_the_tail_is_the_end_of_a_long_log(start: Start) -> None:
-    """Of megabytes, thirty lines come back, the last ones."""
-    child = start("for i in range(40_000): print('line', i, 'x' * 50)")
-    until_left(child)
-    lines = child.log_tail().splitlines()
-
-    assert len(lines) == 30
-    assert lines[-1].startswith("line 39999 ")
-    assert lines[0].startswith("line 39970 ")
-
-
-def test_requests_that_went_well_do_not_push_the_cause_out_of_the_tail(start: Start) -> None:
-    """Access lines of good answers are left out of the tail; those of bad ones, and all else, stay."""
-    access = 'INFO: 127.0.0.1:5 - "POST /v1/completions HTTP/1.1"'
-    lines = ["cause", *[f"{access} 200 OK"] * 60, f"{access} 503 Service Unavailable", 'said "ready" 200 times']
-    child = start(f"print({chr(10).join(lines)!r})")
-    until_left(child)
-
-    assert child.log_tail().splitlines() == ["cause", *lines[-2:]]
-
-
-def test_megabytes_of_good_answers_do_not_hide_the_cause(start: Start) -> None:
-    """After 3 MB of access lines, the last thing that the server said is still found."""
-    access = 'INFO:     127.0.0.1:50000 - "POST /v1/completions HTTP/1.1" 200 OK'
-    child = start(f"print('the cause'); [print({access!r}) for _ in range(45_000)]")
-    until_left(child)
-
-    assert child.log.stat().st_size > 3_000_000
-    assert child.log_tail() == "the cause"
-
-
-def test_a_log_that_is_gone_has_no_tail(start: Start) -> None:
-    """Someone who cleans up the folder does not break the report."""
-    child = start(DEAF)
-    child.log.unlink()
-
-    assert child.log_tail() == ""
-
-
 @pytest.mark.parametrize(("deaf_to", "obeyed"), [((), "SIGINT"), (("SIGINT",), "SIGTERM")])
-def test_children_are_asked_before_they_are_killed(
-    start: Start, impatient: None, deaf_to: tuple[str, ...], obeyed: str
-) -> None:
+def test_children_are_asked_before_they_are_killed(start: Start, deaf_to: tuple[str, ...], obeyed: str) -> None:
     """An interrupt comes first, as for a server in a terminal; a child that ignores it is asked to terminate."""
     script = f"""{PRELUDE}
 def leave(number, frame):
@@ -261,7 +178,7 @@ for name in ("SIGINT", "SIGTERM"):
 ready()
 time.sleep(600)
 """
-    child = start(script)
+    child = start(script, limits=StopLimits(interrupt_s=0.1 if deaf_to else PATIENCE_S, terminate_s=PATIENCE_S))
     child.stop()
 
     assert child.exit_code() == 0
@@ -269,7 +186,7 @@ time.sleep(600)
 
 
 def test_case_66_a_deaf_child_and_its_deaf_child_are_gone(
-    start: Start, impatient: None, bystander: subprocess.Popen[bytes], tmp_path: Path
+    start: Start, bystander: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     """Case 66: what ignores every polite signal is killed, with its offspring and its locks; bystanders live on."""
     child = start(f"{PRELUDE}\ndeaf()\noffspring({LOCKS!r})\ntime.sleep(600)", tmp_path / "lock")
@@ -286,7 +203,7 @@ def test_case_66_a_deaf_child_and_its_deaf_child_are_gone(
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_case_66_offspring_whose_parent_obeys_is_gone_too(start: Start, impatient: None, tmp_path: Path) -> None:
+def test_case_66_offspring_whose_parent_obeys_is_gone_too(start: Start, tmp_path: Path) -> None:
     """Case 66: the parent leaves on the first signal, and the child it leaves behind is ended."""
     child = start(f"{PRELUDE}\noffspring({LOCKS!r})\ntime.sleep(600)", tmp_path / "lock")
     grandchild = int((tmp_path / "lock").read_text())
@@ -295,15 +212,12 @@ def test_case_66_offspring_whose_parent_obeys_is_gone_too(start: Start, impatien
     assert not lives(grandchild)
 
 
-def test_case_66_offspring_of_a_killed_parent_is_found_by_its_session(
-    start: Start, impatient: None, tmp_path: Path
-) -> None:
+def test_case_66_offspring_of_a_killed_parent_is_found(start: Start, tmp_path: Path) -> None:
     """An engine that outlives its killed API server is nobody's child any more, and is still found and ended."""
     child = start(f"{PRELUDE}\noffspring({LOCKS!r})\ntime.sleep(600)", tmp_path / "lock")
     grandchild = int((tmp_path / "lock").read_text())
-    child._seen.clear()
     os.kill(child.pid, signal.SIGKILL)
-    child._process.wait(PATIENCE_S)
+    assert until_left(child) == -signal.SIGKILL
     assert lives(grandchild)
     assert child.processes() == {grandchild}
     child.stop()
@@ -311,48 +225,129 @@ def test_case_66_offspring_of_a_killed_parent_is_found_by_its_session(
     assert not lives(grandchild)
 
 
-def test_offspring_in_a_session_of_its_own_is_ended_once_it_was_seen(
-    start: Start, impatient: None, tmp_path: Path
-) -> None:
-    """A worker that leads a session of its own is remembered from when its parent still lived."""
-    child = start(f"{PRELUDE}\noffspring({LOCKS!r}, start_new_session=True)\ntime.sleep(600)", tmp_path / "lock")
+def test_case_66_offspring_that_hides_in_a_session_of_its_own_is_found(start: Start, tmp_path: Path) -> None:
+    """Case 66: twice in a new session, its parent gone, deaf, never seen before: it is ended all the same."""
+    between = f"{PRELUDE}\noffspring({LOCKS!r}, start_new_session=True)"
+    script = f"{PRELUDE}\noffspring({between!r}, start_new_session=True).wait()\ntime.sleep(600)"
+    child = start(script, tmp_path / "lock")
     grandchild = int((tmp_path / "lock").read_text())
+    assert os.getsid(grandchild) == grandchild
     child.stop()
 
     assert not lives(grandchild)
 
 
-def test_case_127_stopping_twice_is_quiet(start: Start, impatient: None) -> None:
-    """Case 127: a second stop, and one of a child that has left by itself, do nothing."""
-    stopped, left = start(DEAF), start("print('bye')")
-    until_left(left)
-    for child in (stopped, stopped, left, left):
-        child.stop()
+def test_what_a_child_left_behind_is_asked_before_it_is_killed(start: Start, tmp_path: Path) -> None:
+    """An orphan gets a chance to clear away what it holds, before it is killed."""
+    orphan = f"""{PRELUDE}
+def leave(number, frame):
+    print("left on", signal.Signals(number).name, flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGINT, leave)
+ready()
+time.sleep(600)
+"""
+    child = start(f"{PRELUDE}\noffspring({orphan!r})\ntime.sleep(600)", limits=StopLimits(follow_s=1))
+    os.kill(child.pid, signal.SIGKILL)
+    until_left(child)
+    child.stop()
 
-    assert left.exit_code() == 0
-    assert stopped.processes() == left.processes() == frozenset()
+    assert child.log_tail().splitlines()[-1] == "left on SIGINT"
 
 
-def test_the_exit_code_of_a_child_that_was_killed_is_its_signal(start: Start, impatient: None) -> None:
-    """A child that ignored every request to leave did not leave with code 0."""
-    child = start(DEAF)
+def test_a_tree_whose_supervising_process_was_killed_is_still_ended(start: Start, tmp_path: Path) -> None:
+    """Without it nobody adopts: what was seen, and who is in the child's session, is ended from here."""
+    child = start(f"{PRELUDE}\ndeaf()\noffspring({LOCKS!r})\ntime.sleep(600)", tmp_path / "lock")
+    grandchild = int((tmp_path / "lock").read_text())
+    os.kill(child.supervisor_pid, signal.SIGKILL)
+    child._process.wait(PATIENCE_S)
+    assert child.exit_code() is None
+    assert child.processes() == {child.pid, grandchild}
     child.stop()
 
     assert child.exit_code() == -signal.SIGKILL
+    assert not lives(child.pid)
+    assert not lives(grandchild)
+
+
+def test_a_child_whose_supervising_process_was_killed_is_asked_to_leave(start: Start) -> None:
+    """Nobody may be left to stop it: the system itself sends SIGTERM in that case."""
+    child = start(PRELUDE + "ready(); time.sleep(600)")
+    os.kill(child.supervisor_pid, signal.SIGKILL)
+
+    assert child.wait(PATIENCE_S) == -signal.SIGKILL
+    assert not lives(child.pid)
+
+
+def test_a_child_that_is_forgotten_is_ended(start: Start, tmp_path: Path) -> None:
+    """Nobody stops it, and nothing refers to it any more: its tree does not live on."""
+    script = f"{PRELUDE}\ndeaf()\noffspring({LOCKS!r})\ntime.sleep(600)"
+    command = [sys.executable, "-S", "-c", script, str(tmp_path / "lock")]
+    child = Child(command, environment=os.environ, log=tmp_path / "log", limits=StopLimits(abandoned_s=0.1))
+    until_ready(child)
+    process, pids = child._process, child.processes()
+    del child
+    gc.collect()
+    process.wait(PATIENCE_S)
+
+    assert len(pids) == 2
+    assert not any(map(lives, pids))
+
+
+def test_a_process_that_left_by_itself_leaves_no_supervising_process(start: Start) -> None:
+    """When nothing is left to supervise, that process leaves, too."""
+    child = start("print('bye')")
+    until_left(child)
+
+    assert child._process.wait(PATIENCE_S) == 0
+
+
+def test_a_command_that_cannot_be_run_leaves_no_supervising_process(tmp_path: Path) -> None:
+    """The error is the system's own, as if the command had been run from here."""
+    with pytest.raises(FileNotFoundError, match="'/no/such/program'"):
+        Child(["/no/such/program"], environment={}, log=tmp_path / "log")
+    with pytest.raises(OSError, match="embedded null byte"):
+        Child([sys.executable, "a\0b"], environment={}, log=tmp_path / "log")
+
+    assert psutil.Process().children(recursive=True) == []
+
+
+def test_signals_that_are_ignored_here_are_not_ignored_there(start: Start) -> None:
+    """Under ``nohup``, or in the background of a script, a server can still be asked to leave."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        child = start("import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)")
+        until_left(child)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert child.log_tail() == "True"
+
+
+def test_where_orphans_are_not_adopted_the_session_tells_of_them(start: Start, tmp_path: Path) -> None:
+    """Without the help of the system, who is in the child's session is found as long as one of ours is in it."""
+    child = start(f"{PRELUDE}\noffspring({LOCKS!r})\ntime.sleep(600)", tmp_path / "lock")
+    grandchild = int((tmp_path / "lock").read_text())
+    assert child.adopts
+    child._line.facts["adopts"] = False
+    child._watcher = psutil.Process()
+
+    assert {child.pid, grandchild} <= child.processes()
 
 
 def test_an_impatient_user_leaves_nothing_behind(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A second interrupt, while the child is asked to leave, passes through after all of the tree was killed."""
-    child = start(f"{PRELUDE}\ndeaf()\noffspring({LOCKS!r})\ntime.sleep(600)", tmp_path / "lock")
+    limits = StopLimits(interrupt_s=600, terminate_s=600, follow_s=600)
+    child = start(f"{PRELUDE}\ndeaf()\noffspring({LOCKS!r})\ntime.sleep(600)", tmp_path / "lock", limits=limits)
     grandchild = int((tmp_path / "lock").read_text())
-    wait = subprocess.Popen.wait
+    hear_out = processes._Line.hear_out
 
-    def interrupted(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
-        if timeout == processes._INTERRUPT_S:
+    def interrupted(line: processes._Line, limit_s: float) -> None:
+        if limit_s == limits.asking_s:
             raise KeyboardInterrupt
-        return wait(process, timeout)
+        hear_out(line, limit_s)
 
-    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    monkeypatch.setattr(processes._Line, "hear_out", interrupted)
     with pytest.raises(KeyboardInterrupt):
         child.stop()
 
@@ -360,13 +355,13 @@ def test_an_impatient_user_leaves_nothing_behind(start: Start, monkeypatch: pyte
     assert not lives(grandchild)
 
 
-def test_case_125_what_cannot_be_ended_is_named(start: Start, impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case_125_what_cannot_be_ended_is_named(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that survives even the last signal is an error with its id, not a silent leak."""
-    child = start(DEAF)
-    monkeypatch.setattr(processes, "_KILL_S", 0.1)
+    child = start(DEAF, limits=StopLimits(0.1, 0.1, 0.1, 0.1))
+    # Neither the supervising process nor this one can signal.
+    os.kill(child.supervisor_pid, signal.SIGSTOP)
     with monkeypatch.context() as broken:
-        broken.setattr(psutil.Process, "kill", lambda _: None)
-        broken.setattr(subprocess.Popen, "kill", lambda _: None)
+        broken.setattr(psutil.Process, "send_signal", lambda *_: None)
         with pytest.raises(ServerError) as caught:
             child.stop()
 

@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -20,7 +21,6 @@ from pytest_specgate.core.errors import ServerDiedError, ServerStartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pytest_specgate.adapters.server import VllmEngine
     from tests.adapters.conftest import MakeEngine, Reply, Stub
@@ -28,40 +28,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 20.0
 COMPLETIONS = "/v1/completions"
 TOKEN = "hf_abcdefghijklmnopqrst"
-SERVES = """
-import http.server, json, os, sys
-arguments = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-names = json.loads(os.environ.get("STUB_MODELS", "null")) or [arguments["--served-model-name"]]
-odd = os.environ.get("STUB_ODD_LIST")
-refused = json.loads(os.environ.get("STUB_REFUSED", "[]"))
-left = int(os.environ.get("STUB_PATIENCE", "1000000"))
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def answer(self, body, status=200):
-        global left
-        left -= 1
-        if left < 0:
-            os._exit(7)
-        self.send_response(status)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-    def do_GET(self):
-        self.answer(odd.encode() if odd else json.dumps({"data": [{"id": name} for name in names]}).encode())
-    def do_POST(self):
-        self.rfile.read(int(self.headers["content-length"]))
-        print("x" * 1023, flush=True)
-        self.answer(b"{}", refused.pop(0) if refused else 200)
-    def log_message(self, *args):
-        pass
-server = http.server.HTTPServer(("127.0.0.1", int(arguments["--port"])), Handler)
-print("flood\\n" * 40_000, end="", flush=True)
-server.serve_forever()
-"""
-"""A server that prints 240 KB when it listens, and 1 KB a completion; after so many answers it leaves with code 7.
-
-Its first completions get the statuses that it is told.
-"""
+SERVES = (Path(__file__).parent / "stubs" / "serves.py").read_text(encoding="utf-8")
 
 
 def start_error(engine: VllmEngine, arm: Arm) -> ServerStartError:
@@ -169,6 +136,8 @@ def posed(stub: Stub, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) 
     """A function that makes an engine whose servers only sleep, while the stub answers in their place."""
     port = int(stub.target.url.rpartition(":")[2])
     monkeypatch.setattr(adapter, "_free_port", lambda: port)
+    # The stub goes on answering when the server is gone.
+    monkeypatch.setattr(adapter, "require_free", lambda *_, **__: None)
     stub.on("/v1/models", stub.json({"data": [{"id": "tiny"}]}))
     return functools.partial(make_engine, "import time; time.sleep(600)")
 
@@ -290,7 +259,7 @@ def test_case_64_a_talkative_server_does_not_stop(make_engine: MakeEngine) -> No
             assert httpx.post(f"{server.url}/v1/completions", json={}, trust_env=False).is_success
         server.ensure_alive()
         os.kill(server.child.pid, signal.SIGKILL)
-        server.child._process.wait(PATIENCE_S)
+        server.child.wait(PATIENCE_S)
         with pytest.raises(ServerDiedError) as caught:
             server.ensure_alive()
 
@@ -307,7 +276,7 @@ def test_case_71_a_server_that_dies_in_use_is_told(make_engine: MakeEngine) -> N
     with make_engine().start(arm) as server:
         with pytest.raises(httpx.HTTPError):
             httpx.post(f"{server.url}/v1/completions", json=body, trust_env=False)
-        server.child._process.wait(PATIENCE_S)
+        server.child.wait(PATIENCE_S)
         with pytest.raises(ServerDiedError, match=r"left with exit code 1: FATAL: .*as programmed") as caught:
             server.ensure_alive()
 

@@ -26,9 +26,10 @@ CLIENT = ClientRecord(
     cpu_s=0.5,
     busiest_cpu_share=0.05,
     lag_p50_s=0.001,
+    lag_p95_s=0.002,
     lag_p99_s=0.002,
     lag_max_s=0.004,
-    late_sends_p99_s=None,
+    late_sends_p95_s=None,
 )
 
 
@@ -50,6 +51,7 @@ def make_record(*, finished: bool = True) -> WindowRecord:
         token_events=3,
         finish_reason="length",
         text_sha256="0" * 64,
+        text=None,
         body_sha256="1" * 64,
     )
     boot = BootRecord(
@@ -72,6 +74,7 @@ def make_record(*, finished: bool = True) -> WindowRecord:
                 after=page,
                 gpus=None,
                 other_cpu_share=None,
+                repetitiveness=0.125,
             ),
         ),
     )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
+    from pytest_specgate.core.gate import AnyThreshold
     from pytest_specgate.core.levels import Level
 
     Speed: TypeAlias = float | Mapping[Level, float]
@@ -51,9 +52,10 @@ CLIENT = ClientRecord(
     cpu_s=0.5,
     busiest_cpu_share=0.05,
     lag_p50_s=0.001,
+    lag_p95_s=0.002,
     lag_p99_s=0.002,
     lag_max_s=0.004,
-    late_sends_p99_s=None,
+    late_sends_p95_s=None,
 )
 """A client that was never near its limits."""
 
@@ -117,7 +119,7 @@ class Build:
         return Threshold(metric=metric, at=at, kind=kind, fraction=margin, floor=declared)
 
     @staticmethod
-    def gate(pair: ArmPair, *thresholds: Threshold) -> Gate:
+    def gate(pair: ArmPair, *thresholds: AnyThreshold) -> Gate:
         """Return a gate."""
         return Gate(id="test_gate.py::test_gate", pair=pair, thresholds=thresholds)
 
@@ -139,6 +141,7 @@ class Build:
             "token_events": TOKENS,
             "finish_reason": "length",
             "text_sha256": "0" * 64,
+            "text": None,
             "body_sha256": f"{index:064x}",
         }
         return RequestRecord.model_validate({**fields, **changes})
@@ -231,6 +234,7 @@ class Build:
             after=after,
             gpus=0,
             other_cpu_share=0.1,
+            repetitiveness=0.125,
         )
 
     @classmethod

@@ -16,6 +16,8 @@ from pytest_specgate.core.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pydantic import JsonValue
+
     from tests.core.conftest import Build
 
     CountTokens = Callable[[str], int]
@@ -45,7 +47,13 @@ def coarse(text: str) -> int:
 
 def _built(build: type[Build], count: CountTokens = words, *, source: str = SOURCE, **changes: object) -> PromptSet:
     profile = build.profile(**{"input_tokens": 20, **changes})
-    return build_prompts(profile, source=source, source_sha256="abcd", model="tiny", count_tokens=count)
+    return build_prompts(
+        profile,
+        source=source,
+        source_sha256="abcd",
+        model="tiny",
+        tokenize=lambda prompt: range(count(str(prompt))),
+    )
 
 
 def _prompts(made: PromptSet) -> list[str]:
@@ -194,3 +202,63 @@ def test_too_short_a_text_cannot_be_cut() -> None:
     """A text with fewer tokens than asked for has no such beginning, and an empty one neither."""
     assert cut_to("one two", length=3, count=words) is None
     assert cut_to("", length=1, count=words) is None
+
+
+def test_repetitiveness_is_that_of_each_point(build: type[Build]) -> None:
+    """A set tells how much the prompts of each point repeat themselves; too short ones do not tell."""
+    profile = build.profile(input_tokens=20)
+
+    def built(tokens: list[int]) -> PromptSet:
+        """Return a set whose prompts are all made of these tokens."""
+        return build_prompts(
+            profile,
+            source=SOURCE,
+            source_sha256="",
+            model="tiny",
+            tokenize=lambda prompt: tokens if words(str(prompt)) == 20 else range(words(str(prompt))),
+        )
+
+    assert built([7] * 20).repetitiveness == {1: pytest.approx(16 / 17), 8: pytest.approx(16 / 17)}
+    assert built([*range(20)]).repetitiveness == {1: 0, 8: 0}
+
+
+def _letters(prompt: JsonValue) -> list[int]:
+    """Return one token a letter after the one that begins every text, or the ids themselves."""
+    return list(prompt) if isinstance(prompt, list) else [0, *str(prompt).encode()]  # type: ignore[arg-type]
+
+
+def _random(build: type[Build], source: str = "abcdefgh" * 8, **changes: object) -> PromptSet:
+    profile = build.profile(**{"prompts": "random", "input_tokens": 6, **changes})
+    return build_prompts(profile, source=source, source_sha256="", model="tiny", tokenize=_letters)
+
+
+def test_random_prompts_are_token_ids_of_the_vocabulary(build: type[Build]) -> None:
+    """They have the exact length, all kinds of tokens of the text, none that stands before every text, and differ."""
+    made = _random(build)
+    prompts: Any = [json.loads(body)["prompt"] for bodies in (made.warmup, *made.points.values()) for body in bodies]
+
+    assert {len(prompt) for prompt in prompts} == {6}
+    assert {token for prompt in prompts for token in prompt} == set(b"abcdefgh")
+    assert len(set(map(tuple, prompts))) == len(prompts) == 30
+
+
+def test_random_prompts_follow_the_order_seed(build: type[Build]) -> None:
+    """One seed gives one set, another seed another."""
+    assert _random(build) == _random(build)
+    assert _random(build, order_seed=1).points != _random(build).points
+
+
+@pytest.mark.parametrize("source", ["ab", ""])
+def test_too_few_random_prompts_are_refused(build: type[Build], source: str) -> None:
+    """Where a vocabulary has fewer prompts of a length than are needed, that is told instead of tried for ever."""
+    with pytest.raises(UsageError) as raised:
+        _random(build, source, input_tokens=3)
+
+    count = 8 if source else 0
+    assert str(raised.value) == f"input_tokens=3: there are only {count} prompts of that length; ask for longer ones"
+
+
+def test_a_warm_up_prompt_is_never_measured() -> None:
+    """A set whose warm-up would be measured out of the prefix cache cannot be made."""
+    with pytest.raises(AssertionError, match="prefix cache"):
+        PromptSet("", (b"a",), {1: (b"b", b"a")}, {})

@@ -171,13 +171,13 @@ def test_case_63_neither_name_is_an_error_with_the_version(
 
 
 def test_the_share_of_prompt_tokens_that_was_cached(build: type[Build]) -> None:
-    """Hits / tokens looked up; nothing looked up, or no such counter, is no hit."""
+    """Hits / tokens looked up; nothing looked up is no hit; what is not counted is not known."""
     none = {counters.GENERATION_TOKENS: 0.0, counters.PREFIX_QUERIES: 64.0, counters.PREFIX_HITS: 8.0}
     some = {**none, counters.PREFIX_QUERIES: 64.0 + 16384, counters.PREFIX_HITS: 8.0 + 14336}
 
     assert _delta(build, none, some).prefix_hit_rate() == 0.875
     assert _delta(build, none, none).prefix_hit_rate() == 0.0
-    assert _delta(build, {counters.GENERATION_TOKENS: 0.0}, {counters.GENERATION_TOKENS: 0.0}).prefix_hit_rate() == 0.0
+    assert _delta(build, {counters.GENERATION_TOKENS: 0.0}, {counters.GENERATION_TOKENS: 0.0}).prefix_hit_rate() is None
 
 
 def _decode(build: type[Build], *, tokens: int, first: int, steps: int | None, **drafted: int) -> CounterDelta:

@@ -31,7 +31,23 @@ PROFILE_MISTAKES = [
     ({"top_k": 1.0}, "RequestProfile.top_k: input should be a valid integer, got 1.0"),
     ({"ignore_eos": 1}, "RequestProfile.ignore_eos: input should be a valid boolean, got 1"),
     ({"output_tokens": 1}, "RequestProfile.output_tokens: input should be greater than 1, got 1"),
-    ({"prompts": "prosa"}, "RequestProfile.prompts: input should be 'prose' or 'code', got 'prosa'"),
+    (
+        {"prompts": "prosa"},
+        (
+            "RequestProfile: prompts='prosa' names no corpus, which are prose, code, random; did you mean 'prose'? "
+            "(a file of your own is written PromptFile('prosa'))"
+        ),
+    ),
+    ({"endpoint": "v1/x"}, "RequestProfile.endpoint: string should match pattern '^/[!-~]*$', got 'v1/x'"),
+    ({"stream_options": {}}, "RequestProfile: stream_options must have include_usage=True: only usage counts tokens"),
+    (
+        {"input_tokens": None},
+        "RequestProfile: input_tokens=None takes prompts as they are, and those of 'prose' are cut",
+    ),
+    (
+        {"prompts": "random", "api": "chat"},
+        "RequestProfile: prompts='random' sends token ids, which the chat API does not take: use api='completions'",
+    ),
     ({"extra_body": {"x": NAN}}, "RequestProfile.extra_body.x.float: input should be a finite number, got nan"),
     ({"requests": {1: True}}, "RequestProfile.requests.1: input should be a valid integer, got True"),
     ({"stop": "x" * 99}, f"RequestProfile.stop: input should be a valid tuple, got '{'x' * 56}..."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_specgate.core.counters import CounterPage
-from pytest_specgate.core.identity import sent_hash
+from pytest_specgate.core.identity import REMEDIES, sent_hash
 from pytest_specgate.core.judge import judge, needs_more_rounds
 from pytest_specgate.core.records import Failure
 from pytest_specgate.core.verdict import Outcome, Verdict
@@ -156,6 +156,7 @@ def test_case_75_a_profile_mismatch_names_field_and_values(build: type[Build]) -
         "prompt_set_sha256.c1",
         f"    off, round 1: {sent_hash(record.boots[0].points[0].requests)}",
         "    k4, round 1: bbbb",
+        f"    {REMEDIES['prompt_set_sha256']}",
     ]
 
 

@@ -114,7 +114,7 @@ def test_case_80_a_warm_prefix_cache(
     build: type[Build], *, declared: str, hits: tuple[float, float], outcome: Outcome, words: str
 ) -> None:
     """Case 80: 0 against 14336 of 16384 is INVALID; 0.875 in both is judged if the profile declares it, only then."""
-    pair = build.pair(requests={1: 16}, prefix_cache=declared)
+    pair = build.pair(requests={1: 16}, input_tokens=1024, prefix_cache=declared)
 
     [verdict] = judge(build.gate(pair, build.threshold("tpot_p50")), _cached_window(build, pair, hits))
 
@@ -205,15 +205,28 @@ def test_goodput_is_gated_with_limits_only(build: type[Build]) -> None:
         build.gate(build.pair(), build.threshold("goodput")).check()
 
 
-def test_a_goodput_of_nothing_good_is_invalid(build: type[Build]) -> None:
-    """Down to zero is no ratio: INVALID with the value, never "no change"."""
+def test_case_94_a_rate_that_fell_to_nothing_fails(build: type[Build]) -> None:
+    """Case 94: down to zero is -100 % and FAIL, the largest loss there is, and never "no change" or "not measured"."""
     pair = build.pair(goodput_limits={"ttft": "100ms"})
     record = build.window(pair, [1.0] * 2, [0.9] * 2)
 
     [verdict] = judge(build.gate(pair, build.threshold("goodput")), record)
 
-    assert (verdict.outcome, verdict.reason) == (Outcome.INVALID, "missing-metric")
-    assert verdict.summary == "arm k4 at c=1: no goodput: its value is 0.0"
+    assert (verdict.outcome, verdict.reason) == (Outcome.FAIL, "fell-to-zero")
+    assert verdict.summary == "FAIL: goodput at c=1 fell to 0: worse -100.0 %"
+    assert (verdict.candidate, verdict.change, verdict.rounds) == (0.0, -1.0, 2)
+    assert (verdict.reference or 0) > 0
+
+
+def test_a_reference_of_nothing_measures_nothing(build: type[Build]) -> None:
+    """Where the reference arm has no good request there is nothing to be better or worse than."""
+    pair = build.pair(goodput_limits={"ttft": "100ms"})
+    record = build.window(pair, [0.9] * 2, [1.0] * 2)
+
+    [verdict] = judge(build.gate(pair, build.threshold("goodput")), record)
+
+    assert (verdict.outcome, verdict.reason) == (Outcome.INVALID, "reference-is-zero")
+    assert verdict.summary == "goodput at c=1 is 0 in off, so there is nothing to compare with"
 
 
 def test_tokens_per_step_compares_any_two_arms(build: type[Build]) -> None:

@@ -42,6 +42,9 @@ OTHER: dict[str, Any] = {
     "goodput_limits": {"ttft": "500ms"},
     "prefix_cache": "warm",
     "client_processes": 2,
+    "api": "chat",
+    "endpoint": "/other/v1/completions",
+    "stream_options": {"include_usage": True, "continuous_usage_stats": True},
 }
 
 JSON = st.recursive(
@@ -78,6 +81,50 @@ def test_bodies_ask_for_one_streamed_answer_with_usage(build: type[Build]) -> No
     assert (body["model"], body["prompt"], body["stop"], body["logprobs"]) == ("tiny", "Once", None, None)
 
 
+def test_chat_asks_for_the_same_in_its_own_words(build: type[Build]) -> None:
+    """A chat body has a message of the user for the prompt, and the chat API's names for length and logprobs."""
+    chat, plain = _body(build, api="chat", extra_body={"tools": []}), _body(build)
+    shared = {name: value for name, value in plain.items() if name not in {"prompt", "max_tokens", "logprobs"}}
+
+    assert chat == {
+        **shared,
+        "messages": [{"role": "user", "content": "Once"}],
+        "max_completion_tokens": 11,
+        "logprobs": False,
+        "tools": [],
+    }
+
+
+def test_a_conversation_is_sent_as_it_is(build: type[Build]) -> None:
+    """Messages of a user's file are the messages of the body."""
+    messages: list[JsonValue] = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Once"}]
+
+    assert request_body(build.profile(api="chat"), model="tiny", prompt=messages)["messages"] == messages
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({}, "/v1/completions"),
+        ({"api": "chat"}, "/v1/chat/completions"),
+        ({"api": "chat", "endpoint": "/x"}, "/x"),
+    ],
+)
+def test_requests_go_to_the_path_of_their_api(build: type[Build], changes: dict[str, Any], *, path: str) -> None:
+    """Each API has its path, and a profile may name another."""
+    profile = build.profile(**changes)
+
+    assert profile.path == declared_fields(profile)["endpoint"] == path
+
+
+def test_stream_options_are_sent_and_compared(build: type[Build]) -> None:
+    """Further stream options stand in every body and in the profile."""
+    options = {"include_usage": True, "continuous_usage_stats": True}
+
+    assert _body(build, stream_options=options)["stream_options"] == options
+    assert declared_fields(build.profile(stream_options=options))["stream_options"] == options
+
+
 def test_extra_fields_and_stop_strings_are_sent(build: type[Build]) -> None:
     """Fields of the user's own and stop strings are part of the body."""
     body = _body(build, extra_body={"echo": True}, stop=("\n", "END"))
@@ -96,7 +143,9 @@ def test_a_body_with_nan_is_never_sent() -> None:
         encode_body({"x": float("nan")})
 
 
-@pytest.mark.parametrize("name", ["prompt", "stream_options", "temperature", "stop", "max_tokens"])
+@pytest.mark.parametrize(
+    "name", ["prompt", "stream_options", "temperature", "stop", "max_tokens", "messages", "max_completion_tokens"]
+)
 def test_extra_fields_shadow_nothing(build: type[Build], name: str) -> None:
     """A field that the profile sends itself cannot be set behind its back."""
     with pytest.raises(UsageError, match=f"^RequestProfile: extra_body sets {name}, which the profile sends itself$"):

@@ -295,7 +295,7 @@ def test_acceptance_length_is_never_below_tokens_per_step(server: Server, length
     assume(speculation is not None and speculation.drafts > 0)
     assert speculation is not None
 
-    assert (speculation.acceptance_length or 0) >= (delta.tokens_per_step() or 0)
+    assert (speculation.acceptance_length or 0) >= (delta.tokens_per_step() or 0) * (1 - 1e-12)
 
 
 def test_answers_of_one_token_have_no_step() -> None:

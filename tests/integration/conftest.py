@@ -202,7 +202,9 @@ class GateFolder:
     def environment(self, variables: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the environment of a run: that of this process, without what would steer pytest or the plugin."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_HIDDEN_VARIABLES)}
-        return {**kept, "COLUMNS": "200", "PY_COLORS": "0", **(variables or {})}
+        # Tests that run side by side must neither wait for each other nor write into anybody's home.
+        apart = {"SPECGATE_STATE_DIR": str(self.folder / "state")}
+        return {**kept, **apart, "COLUMNS": "200", "PY_COLORS": "0", **(variables or {})}
 
     def run(
         self,

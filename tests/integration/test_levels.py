@@ -79,7 +79,7 @@ def test_requests_arrive_by_the_schedule_of_the_profile(opened: GateRun) -> None
     assert schedule[0] == 0.0
     assert schedule[-1] == pytest.approx(11 / 40)
     assert all(request.due_s is None for point in opened.record.boots[0].points[:1] for request in point.requests)
-    assert all(point.client.late_sends_p99_s is not None for point in points)
+    assert all(point.client.late_sends_p95_s is not None for point in points)
 
 
 def test_a_client_that_was_late_is_invalid(gate_folder: GateFolder) -> None:
@@ -91,6 +91,6 @@ def test_a_client_that_was_late_is_invalid(gate_folder: GateFolder) -> None:
 
     assert (run.exit_code, case.outcome, case.properties["specgate_reason"]) == (1, "INVALID", "client-saturated")
     assert "the load client was saturated: its event loop ran " in str(case.failure)
-    assert "set client_processes=2 in the profile" in str(case.failure)
+    assert "press less" in str(case.failure)
     assert "not judged (client-saturated): arm one at c=1: the load client was saturated" in run.summary
     assert "tokens/s]" not in run.summary

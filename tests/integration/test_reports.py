@@ -66,7 +66,7 @@ def test_speculation_is_shown_by_draft_position(healthy: GateRun) -> None:
 
 
 @pytest.mark.parametrize("run", ["healthy", "slowed", "faulty"])
-def test_every_summary_says_that_outputs_were_not_compared(run: str, request: pytest.FixtureRequest) -> None:
+def test_every_summary_says_that_accuracy_was_not_checked(run: str, request: pytest.FixtureRequest) -> None:
     """A reader must not take a speed verdict for an accuracy check."""
     measured: GateRun = request.getfixturevalue(run)
 
@@ -78,7 +78,8 @@ def test_the_summary_names_boots_load_and_record(healthy: GateRun) -> None:
     (path,) = healthy.results.glob("*/record.json")
 
     assert "boots: 6 in 2 rounds (off k4 k7 / k7 k4 off)" in healthy.summary
-    assert "prose prompts of 16 tokens, 32 output tokens, 10 requests at c=1, 10 requests at c=2" in healthy.summary
+    assert "\nload: prose prompts of 16 tokens (repetitiveness " in healthy.summary
+    assert "), 32 output tokens, 10 requests at c=1, 10 requests at c=2\n" in healthy.summary
     assert f"record: {path.relative_to(healthy.results.parent)}" in healthy.summary
 
 

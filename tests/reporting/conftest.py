@@ -65,9 +65,10 @@ CLIENT = ClientRecord(
     cpu_s=0.5,
     busiest_cpu_share=0.05,
     lag_p50_s=0.001,
+    lag_p95_s=0.002,
     lag_p99_s=0.002,
     lag_max_s=0.004,
-    late_sends_p99_s=None,
+    late_sends_p95_s=None,
 )
 
 
@@ -88,6 +89,7 @@ def request(index: int, *, speed: float) -> RequestRecord:
         token_events=TOKENS,
         finish_reason="length",
         text_sha256="0" * 64,
+        text=None,
         body_sha256=f"{index:064x}",
     )
 
@@ -96,6 +98,8 @@ def page(answered: int, k: int | None) -> CounterPage:
     """Return the counters after some answers: 4 drafts, and 3, 2, 1, 0, ... accepted by position, for each of them."""
     labels = {"engine": "0", "model_name": "folder"}
     per_answer: dict[str, float] = {
+        counters.PREFIX_QUERIES: 0,
+        counters.PREFIX_HITS: 0,
         counters.GENERATION_TOKENS: TOKENS,
         f"{counters.STEPS[0]}_count": 4 if k else TOKENS - 1,
         f"{counters.STEPS[0]}_sum": 0.4,
@@ -128,6 +132,7 @@ def boot(of: Arm, *, number: int, position: int, speed: float, pairs: Sequence[A
             before=page(4, of.draft_horizon),
             after=page(4 + count, of.draft_horizon),
             other_cpu_share=0.25,
+            repetitiveness=0.125,
         )
         for at, count in profile.requests.items()
     )

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_specgate.core.arms import MAXIMUM_ROUNDS
 from pytest_specgate.core.verdict import Outcome, UnexpectedOutcomeError
-from pytest_specgate.reporting.messages import NO_ACCURACY_CHECK, outcome_line
+from pytest_specgate.reporting.messages import outcome_line
 
 if TYPE_CHECKING:
     from pytest_specgate.core.arms import ArmPair
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 IDENTICAL = re.compile(r"request profile: (\d+) of \1 fields identical")
 FIGURE = re.compile(r"sends in bunches|tokens/s\]|\[ms\]|\d %|acceptance length|(better|worse) [+-]")
 """What only a line with a measured figure contains."""
+
+REQUESTS = "10 requests at c=1, 16 requests at c=8"
+ONE_WINDOW = "measure both arms in one window, with one RequestProfile: this record mixes two loads"
 
 
 def figures(lines: list[str]) -> list[str]:
@@ -50,14 +53,16 @@ def test_a_mismatch_shows_fields_and_values_and_no_table(window: type[Window], k
     lines = other.lines()
     start = lines.index("k4 against off (args.speculative_config varies)")
 
-    assert lines[start + 1 : start + 9] == [
+    assert lines[start + 1 : start + 11] == [
         "no figures (profile-mismatch): request profile: 42 of 44 fields identical",
         "    temperature",
         "        off, round 1: 0.0",
         "        k4, round 1: 0.7",
+        f"        {ONE_WINDOW}",
         "    seed",
         "        off, round 1: 0",
         "        k4, round 1: None",
+        f"        {ONE_WINDOW}",
         "",
     ]
     assert figures(lines) == []
@@ -159,7 +164,7 @@ def test_the_head_tells_boots_load_and_engine(window: type[Window], k4_off: ArmP
 
     assert lines[:3] == [
         "boots: 6 in 2 rounds (off k4 k7 / k7 k4 off)",
-        "load: prose prompts of 16 tokens, 11 output tokens, 10 requests at c=1, 16 requests at c=8",
+        f"load: prose prompts of 16 tokens (repetitiveness 0.12), 11 output tokens, {REQUESTS}",
         "engine: vllm 0.32.0, torch 2.13, Python 3.12",
     ]
 
@@ -187,10 +192,11 @@ def test_two_engines_are_told_apart(window: type[Window], k4_off: ArmPair) -> No
 
 
 def test_the_foot_tells_what_was_not_checked_and_where_the_record_is(window: type[Window], k4_off: ArmPair) -> None:
-    """Every summary says that outputs were not compared, what else used the CPUs, and where everything is kept."""
+    """Every summary says that nothing was checked for accuracy, what else used the CPUs, and where everything is."""
     lines = window.of(k4_off, speeds={}).lines()
 
-    assert lines[-2:] == [NO_ACCURACY_CHECK, "record: results/record.json"]
+    assert lines[-2].endswith("; no accuracy check ran")
+    assert lines[-1] == "record: results/record.json"
     assert "CPU used by other processes while measuring: 0.25 to 0.25 of 2 CPUs" in lines
 
 
@@ -209,6 +215,7 @@ def test_a_failure_says_what_broke_and_what_to_run(window: type[Window], k4_off:
     again = "pytest 'test_gate.py::test_0[c1-output_throughput-not_worse]'"
     lines = window.of(k4_off, speeds={"off": 0.5, "k4": [0.4, 0.42]}).gated(floor=0.2).failure(again)
     shared = "shared by 1 look and, for FAIL, 1 threshold of the gate"
+    floor = "off with itself across rounds: 26 of 26, k4 with itself across rounds: 26 of 26"
 
     assert lines[0].startswith("FAIL: output throughput at c=1 worse -18.0 %, interval -")
     assert ", margin -5 %: " in lines[0]
@@ -219,6 +226,7 @@ def test_a_failure_says_what_broke_and_what_to_run(window: type[Window], k4_off:
     assert lines[4:] == [
         "    claim: output throughput at c=1 not worse by more than 5 %",
         f"    interval: one-sided bounds, in all 5 % for PASS and 5 % for FAIL, {shared}",
+        f"    outputs: 52 of 52 answers equal between k4 and off ({floor}); no accuracy check ran",
         "    server of off: serve folder --port 8001",
         "    server of k4: serve folder --port 8000",
         "    record: results/record.json",

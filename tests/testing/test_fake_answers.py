@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_specgate.testing.answers import Answer, natural_end
+from pytest_specgate.testing.answers import Answer, is_altered, natural_end
 from pytest_specgate.testing.tokenizer import Tokenizer
 
 STEPS = st.lists(st.integers(1, 8), min_size=1, max_size=20)
@@ -61,3 +61,26 @@ def test_natural_end_respects_min_tokens(prompt: str, min_tokens: int) -> None:
 
     assert end > min_tokens
     assert end == natural_end(prompt, min_tokens)
+
+
+def test_an_altered_answer_turns_where_it_is_told_to() -> None:
+    """Up to its turn an altered answer is the plain one; from there on every token is another."""
+    plain, altered = Answer("a prompt"), Answer("a prompt", turn=5)
+    equal = [plain.piece(index) == altered.piece(index) for index in range(12)]
+
+    assert equal == [True] * 5 + [False] * 7
+
+
+@given(st.text())
+def test_no_prompt_or_every_prompt_is_altered(prompt: str) -> None:
+    """A share of nothing alters nothing, a share of all alters all."""
+    assert not is_altered(prompt, 0.0)
+    assert is_altered(prompt, 1.0)
+
+
+def test_the_share_of_altered_prompts_is_as_asked_for() -> None:
+    """Among many prompts about the share is altered, the same ones for every larger share."""
+    quarter, half = ({n for n in range(2000) if is_altered(f"prompt {n}", share)} for share in (0.25, 0.5))
+
+    assert quarter < half
+    assert 400 < len(quarter) < 600

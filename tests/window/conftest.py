@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +33,10 @@ CLIENT = ClientRecord(
     cpu_s=0.5,
     busiest_cpu_share=0.05,
     lag_p50_s=0.001,
+    lag_p95_s=0.002,
     lag_p99_s=0.002,
     lag_max_s=0.004,
-    late_sends_p99_s=None,
+    late_sends_p95_s=None,
 )
 """A client that was never near its limits."""
 
@@ -70,6 +72,10 @@ class Boot:
         if self.world.dead:
             raise ServerDiedError("its server left with exit code 9", exit_code=9, log_tail="last words")
 
+    def startup_log(self) -> str:
+        """Return what it printed while it started."""
+        return "INFO 11-29 12:00:00 [x.py:1] Application startup complete.\n"
+
     def log_tail(self) -> str:
         """Return the end of its log."""
         return f"log of {self.arm.name}"
@@ -83,6 +89,8 @@ class Boot:
         labels = {"engine": "0", "model_name": self.model}
         tokens = self.answered * TOKENS
         values = {
+            counters.PREFIX_QUERIES: 0,
+            counters.PREFIX_HITS: 0,
             counters.GENERATION_TOKENS: tokens,
             f"{counters.STEPS[0]}_count": self.answered * (4 if self.arm.speculates else TOKENS - 1),
             f"{counters.STEPS[0]}_sum": self.answered * 0.4,
@@ -118,6 +126,7 @@ class World:
         saved: every state that was stored.
         told: every line of progress.
         dead: whether the running server has left.
+        files: of the user, by path.
     """
 
     def __init__(self) -> None:
@@ -133,6 +142,7 @@ class World:
         self.saved: list[WindowRecord] = []
         self.told: list[str] = []
         self.dead = False
+        self.files: dict[str, str] = {}
         self._boots: Counter[str] = Counter()
 
     def measure(self, *pairs: ArmPair, gates: Sequence[Gate] = ()) -> WindowRecord:
@@ -201,6 +211,11 @@ class World:
         arm: Arm = server.arm
         return {"speculative_config": self.resolved.get(arm.name, arm.args.get("speculative_config")), **self.config}
 
+    def resolved_environment(self, server: Any) -> dict[str, JsonValue]:
+        """Return nothing."""
+        assert isinstance(server, Boot)
+        return {}
+
     def tokenize(self, server: Any, text: str) -> list[int]:
         """Return one token a byte."""
         assert isinstance(server, Boot)
@@ -208,10 +223,19 @@ class World:
             self.diary.append("tokenize")
         return list(text.encode())
 
+    def tokenize_chat(self, server: Any, messages: Sequence[JsonValue], extra: Mapping[str, JsonValue]) -> list[int]:
+        """Return one token a byte of what is said, after what steers the template, between two of the template."""
+        said = [str(message["content"]) for message in messages if isinstance(message, dict)]
+        return [1, *self.tokenize(server, "".join([json.dumps(extra.get("chat_template_kwargs")), *said])), 2]
+
     def text(self, name: str) -> str:
         """Return the corpus."""
         assert name == "prose"
         return CORPUS
+
+    def file(self, path: str) -> str:
+        """Return a user's file."""
+        return self.files[path]
 
     def save(self, record: WindowRecord) -> str:
         """Keep a state."""
@@ -282,6 +306,7 @@ def answer(index: int, body: bytes, *, speed: float, failed: bool = False) -> Re
         token_events=0 if failed else TOKENS,
         finish_reason=None if failed else "length",
         text_sha256="0" * 64,
+        text=None,
         body_sha256=hashlib.sha256(body).hexdigest(),
         **(refused if failed else complete),
     )

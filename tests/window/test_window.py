@@ -246,7 +246,7 @@ def test_progress_tells_where_the_window_is_and_no_figures(world: World, declare
 
     assert world.told[:4] == [
         "round 1 of 2: off: starting its server",
-        "cutting prompts of 24 tokens",
+        "making prompts of 24 tokens from prose",
         "off: c=1, 10 requests",
         "off: c=8, 16 requests",
     ]

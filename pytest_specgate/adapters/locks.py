@@ -1,0 +1,181 @@
+"""One job at a time on a machine, or on each of its devices: the others wait, and are told for whom."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import fcntl
+import json
+import math
+import os
+import platform
+import re
+import shlex
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_specgate.adapters.processes import wait_until
+from pytest_specgate.core.errors import ServerStartError, UsageError
+from pytest_specgate.core.records import redacted_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+_POLL_S = 0.2
+_TELL_AGAIN_S = 60.0
+_LONGEST_COMMAND: Final = 200
+
+
+class MachineLock:
+    """The right to measure on this machine, for one job of this user at a time.
+
+    A job that names no devices has the machine for itself. Jobs that name devices run side by side as long as they name
+    different ones. A lock ends with its process, however that ends. Whoever has it may take it again, as often as it is
+    given back; one job has one object of this class, used in one thread.
+
+    The files are one a device, in a folder of one user, on one machine: jobs of different users do not see each other.
+    ``flock`` is used as it is, since jobs that name devices share the lock of the machine.
+
+    Args:
+        devices: names of devices, separated by commas (``"0,1"``), each always written in the same way; `None` for the
+            whole machine.
+        folder: ``locks`` in `state_folder`; it is made when it is first needed.
+        wait_s: longest time to wait for others; infinity for as long as it takes.
+        say: shows a line to the user.
+
+    Raises:
+        UsageError: no device is named.
+    """
+
+    def __init__(self, devices: str | None, *, folder: Path, wait_s: float, say: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._wait_s = wait_s
+        self._say = say
+        self._names = None if devices is None else sorted({name.strip() for name in devices.split(",")} - {""})
+        if self._names == []:
+            raise UsageError(f"the lock names no device in {devices!r}: write them as 0,1, or leave the option out")
+        self._held: list[int] = []
+        self._depth = 0
+
+    def __enter__(self) -> Self:
+        if self._depth == 0:
+            self._acquire()
+        self._depth += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._release()
+
+    @property
+    def _what(self) -> str:
+        return "this machine" if self._names is None else f"device {', '.join(self._names)} of this machine"
+
+    def _acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            ServerStartError: others had it all the time, or its folder cannot be used.
+        """
+        started_s = told_s = time.monotonic()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if self._taken():
+                return
+            if self._wait_s > 0:
+                self._tell()
+            while wait_until(started_s + self._wait_s, pause_s=min(_POLL_S, self._wait_s)):
+                if self._taken():
+                    self._say(f"{self._what} is free now")
+                    return
+                if time.monotonic() - told_s >= _TELL_AGAIN_S:
+                    told_s = time.monotonic()
+                    self._tell()
+        except OSError as error:
+            raise ServerStartError(
+                f"{self._what} cannot be locked: {error}; set SPECGATE_STATE_DIR to a folder on this machine"
+            ) from error
+        raise ServerStartError(
+            f"{self._what} was in use for {self._wait_s:g} s by {self._holders()}: run it later, or wait longer"
+        )
+
+    def _tell(self) -> None:
+        limit = "" if math.isinf(self._wait_s) else f" up to {self._wait_s:g} s"
+        self._say(f"waiting{limit} for {self._what}, in use by {self._holders()}")
+
+    def _plan(self) -> Iterator[tuple[Path, int]]:
+        """Give what has to be locked, and how: the machine first, shared by those who name devices."""
+        yield self._path("machine"), fcntl.LOCK_EX if self._names is None else fcntl.LOCK_SH
+        for name in self._names or ():
+            yield self._path(f"device-{re.sub(r'[^A-Za-z0-9.]', '_', name)}"), fcntl.LOCK_EX
+
+    def _path(self, name: str) -> Path:
+        # A home folder may be of several machines.
+        return self._folder / f"{platform.node()}-{name}.lock"
+
+    def _taken(self) -> bool:
+        """Take all or none, so that two who need the same two never wait for each other."""
+        try:
+            for path, kind in self._plan():
+                handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+                self._held.append(handle)
+                fcntl.flock(handle, kind | fcntl.LOCK_NB)
+                if kind == fcntl.LOCK_EX:
+                    _write(handle, json.dumps(_this_job()))
+        except BlockingIOError:
+            # The last one is another's: what it says of its holder stays.
+            os.close(self._held.pop())
+            self._release()
+            return False
+        except BaseException:
+            self._release()
+            raise
+        return True
+
+    def _release(self) -> None:
+        while self._held:
+            handle = self._held.pop()
+            with contextlib.suppress(OSError):
+                if self._names is None or self._held:
+                    _write(handle, "")
+            os.close(handle)
+
+    def _holders(self) -> str:
+        """Say who has what is needed: of the machine as a whole, whoever has any of its devices."""
+        wanted = [path for path, _ in self._plan()]
+        if self._names is None:
+            wanted += sorted(self._folder.glob(f"{self._path('device-').stem}*.lock"))
+        found = list(dict.fromkeys(filter(None, map(_holder_of, wanted))))
+        return " and ".join(found) or "a job that does not say who it is"
+
+
+def _this_job() -> dict[str, Any]:
+    command = redacted_text(shlex.join(sys.argv))
+    now = dt.datetime.now().astimezone().isoformat(timespec="seconds")
+    return {"pid": os.getpid(), "command": command[:_LONGEST_COMMAND], "since": now}
+
+
+def _write(handle: int, text: str) -> None:
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, text.encode(), 0)
+
+
+def _holder_of(path: Path) -> str | None:
+    """Return who has locked a file for itself, `None` when nobody has."""
+    try:
+        with path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                job = json.load(file)
+                return f"pid {job['pid']} since {job['since']} ({job['command']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return None

@@ -1,0 +1,47 @@
+"""In what the servers of a pair differ besides what was declared, from what a window has kept of their starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_specgate.core.differences import DifferenceReport, StartUp, engine_differences, restored
+from pytest_specgate.core.resolved import unproved_arguments
+
+if TYPE_CHECKING:
+    from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.records import BootRecord, WindowRecord
+
+
+def differences_of(pair: ArmPair, record: WindowRecord) -> DifferenceReport | None:
+    """Return the differences of a pair's servers; `None` when a side has no boot whose start was kept."""
+    starts = starts_of(record)
+    reference, candidate = (
+        [starts[boot.arm, boot.round] for boot in boots if (boot.arm, boot.round) in starts]
+        for boots in record.boots_for(pair)
+    )
+    return engine_differences(reference, candidate, varies=pair.paths) if reference and candidate else None
+
+
+def unproved_of(arm: Arm, record: WindowRecord) -> tuple[str, ...]:
+    """Return the declared arguments of an arm that its servers do not tell: nobody can say that they were heeded."""
+    starts = starts_of(record)
+    own = next(
+        (starts[boot.arm, boot.round] for boot in record.boots_of(arm.name) if (boot.arm, boot.round) in starts), None
+    )
+    if own is None:
+        return ()
+    return tuple(proof.argument for proof in unproved_arguments(arm.args, own.config, env=arm.env))
+
+
+def starts_of(record: WindowRecord) -> dict[tuple[str, int], StartUp]:
+    """Return what was kept of every boot's start, whole again, by arm and round."""
+    kept: list[BootRecord] = [boot for boot in record.boots if boot.startup is not None]
+    whole: dict[tuple[str, int], StartUp] = {}
+    first: StartUp | None = None
+    for boot in kept:
+        assert boot.startup is not None, "filtered above"
+        stored = StartUp(boot.startup.config, boot.startup.lines)
+        start = stored if first is None else restored(stored, first=first)
+        first = first or start
+        whole[boot.arm, boot.round] = start
+    return whole

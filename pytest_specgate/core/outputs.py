@@ -1,0 +1,173 @@
+"""Do the arms say the same? Under greedy sampling, a change that only makes serving faster leaves the answers alone.
+
+Answers are compared request by request: same place, same point. Within a round this compares the arms; between the
+rounds of one arm it compares the arm with itself, which is the floor: batches of other sizes add floating-point numbers
+in another order, and an arm that does not repeat its own answers cannot be asked to repeat another's. Equal answers are
+no proof of quality, and different ones no proof of a loss: neither is an accuracy check.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from pytest_specgate.core.levels import level_label
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from pytest_specgate.core.arms import ArmPair
+    from pytest_specgate.core.levels import Level
+    from pytest_specgate.core.profile import RequestProfile
+    from pytest_specgate.core.records import BootRecord, PointRecord, RequestRecord, WindowRecord
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Divergence:
+    """Where two answers to one prompt part.
+
+    Attributes:
+        at: load level of the point.
+        round: of the later boot of the two.
+        index: of the request.
+        character: number of the first character that differs, from 1; `None` where the answers were not kept.
+    """
+
+    at: Level
+    round: int
+    index: int
+    character: int | None
+
+    @property
+    def words(self) -> str:
+        """Where it is: ``first difference at character 212 of request 17 at c=8, round 1``."""
+        place = "in" if self.character is None else f"at character {self.character} of"
+        return f"first difference {place} request {self.index} at {level_label(self.at)}, round {self.round}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Agreement:
+    """How many answers were compared, and how many of them are equal.
+
+    Attributes:
+        equal: number of equal answers.
+        compared: number of pairs of answers.
+        first: the first pair that differs, in the order of rounds, points and requests; `None` when all are equal.
+    """
+
+    equal: int
+    compared: int
+    first: Divergence | None = None
+
+    @property
+    def share(self) -> float:
+        """Equal / compared.
+
+        Raises:
+            ZeroDivisionError: nothing was compared.
+        """
+        return self.equal / self.compared
+
+    @property
+    def words(self) -> str:
+        """Both numbers: ``88 of 90``."""
+        return f"{self.equal} of {self.compared}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PointOutputs:
+    """What is known of the answers of a pair at one load level.
+
+    Attributes:
+        rounds: reference against candidate, round by round.
+        reference: the reference's later rounds against its first.
+    """
+
+    rounds: tuple[Agreement, ...]
+    reference: Agreement
+
+    def doubts(self, pair: ArmPair, share: float) -> Iterator[str]:
+        """Say whether the reference itself could keep what is asked of the candidate."""
+        name = pair.reference.name
+        if not self.reference.compared:
+            yield f"{name} ran once, so whether it repeats its own answers is not known"
+        elif self.reference.share < share:
+            yield (
+                f"{name} with itself across rounds: {self.reference.words} answers equal, fewer than asked for: no "
+                f"other arm can be held to that"
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PairOutputs:
+    """What is known of the answers of a pair, over some points.
+
+    Attributes:
+        arms: reference against candidate, within each round.
+        reference: the reference's later rounds against its first.
+        candidate: likewise of the candidate.
+    """
+
+    arms: Agreement
+    reference: Agreement
+    candidate: Agreement
+
+
+def incomparable(profile: RequestProfile) -> str | None:
+    """Say why answers to one prompt need not be equal, `None` where sampling leaves only one."""
+    if profile.greedy:
+        return None
+    return f"outputs cannot be compared: at temperature {profile.temperature:g} every answer is drawn by chance"
+
+
+def of_pair(pair: ArmPair, record: WindowRecord, *, points: Collection[Level]) -> PairOutputs:
+    """Compare the answers of all rounds of a pair, at some points."""
+    rounds = record.rounds_of(pair)
+    sides = ([reference for reference, _ in rounds], [candidate for _, candidate in rounds])
+    reference, candidate = (_agreement(_with_itself(side, points)) for side in sides)
+    return PairOutputs(_agreement(found for both in rounds for found in _of_boots(*both, points)), reference, candidate)
+
+
+def by_round(pair: ArmPair, record: WindowRecord, *, at: Level) -> PointOutputs:
+    """Compare the answers of a pair at one load level, round by round."""
+    rounds = record.rounds_of(pair)
+    return PointOutputs(
+        rounds=tuple(_agreement(_of_boots(*both, (at,))) for both in rounds),
+        reference=_agreement(_with_itself([reference for reference, _ in rounds], (at,))),
+    )
+
+
+def _with_itself(boots: Sequence[BootRecord], points: Collection[Level]) -> Iterator[Divergence | None]:
+    for later in boots[1:]:
+        yield from _of_boots(boots[0], later, points)
+
+
+def _of_boots(one: BootRecord, other: BootRecord, points: Collection[Level]) -> Iterator[Divergence | None]:
+    for at in points:
+        left, right = one.point(at), other.point(at)
+        if left is not None and right is not None:
+            yield from _of_points(left, right, number=other.round)
+
+
+def _of_points(one: PointRecord, other: PointRecord, *, number: int) -> Iterator[Divergence | None]:
+    """Yield where each pair of complete answers parts, `None` for equal ones."""
+    answers = {request.index: request for request in other.completed}
+    for request in one.completed:
+        beside = answers.get(request.index)
+        if beside is not None:
+            equal = request.text_sha256 == beside.text_sha256
+            yield None if equal else Divergence(one.at, number, request.index, _parting(request, beside))
+
+
+def _parting(one: RequestRecord, other: RequestRecord) -> int | None:
+    """Return the number of the first character, from 1, in which two answers differ, as far as they were kept."""
+    if one.text is None or other.text is None or one.text == other.text:
+        return None
+    pairs = enumerate(zip(one.text, other.text, strict=False))
+    return 1 + next((place for place, (left, right) in pairs if left != right), min(len(one.text), len(other.text)))
+
+
+def _agreement(found: Iterable[Divergence | None]) -> Agreement:
+    everything = list(found)
+    partings = [parting for parting in everything if parting is not None]
+    return Agreement(len(everything) - len(partings), len(everything), partings[0] if partings else None)
