@@ -18,7 +18,7 @@ from pytest_specgate.core.sse import events, timeline
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_specgate.core.counters import SpeculationDelta
+    from pytest_specgate.core.speculation import SpeculationDelta
     from pytest_specgate.core.sse import Read, Timeline
 
 T = TypeVar("T")

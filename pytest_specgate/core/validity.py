@@ -30,7 +30,7 @@ BUSY_SHARE: Final = 0.9
 """CPU time / wall above which a process of the client hardly rests: what it stamps is its own queue."""
 
 LAG_S: Final = 0.050
-"""Lateness that is always tolerated: a client may be later for 5 % of the time, and with 5 % of an open loop's sends."""
+"""Lateness that is always tolerated: a client may be later for 5 % of the time, and with 5 % of its arrivals."""
 
 LAG_SHARE: Final = 0.10
 """Lateness that is tolerated as a share of the median TTFT, where that is more."""

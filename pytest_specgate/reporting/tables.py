@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from tabulate import tabulate
 
 from pytest_specgate.core import counters, statistics, validity
-from pytest_specgate.core.counters import pool
 from pytest_specgate.core.errors import ScrapeError
 from pytest_specgate.core.gate import OUTPUTS_AGREE
 from pytest_specgate.core.judge import first_point_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import HEADLINE, Measured, measure, metric
+from pytest_specgate.core.speculation import pool
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.figures import number, span, unit_text, value_text
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pytest_specgate.core import counters
 from pytest_specgate.core.arms import Arm, ArmPair, arms_of, boot_order
-from pytest_specgate.core.counters import CounterPage, Sample, SpeculationDelta
+from pytest_specgate.core.counters import CounterPage, Sample
 from pytest_specgate.core.gate import Gate, NoiseFloor, Threshold
 from pytest_specgate.core.identity import observed_fields
 from pytest_specgate.core.profile import RequestProfile, declared_fields
@@ -26,6 +26,7 @@ from pytest_specgate.core.records import (
     RequestRecord,
     WindowRecord,
 )
+from pytest_specgate.core.speculation import SpeculationDelta
 from pytest_specgate.core.sse import Read
 
 if TYPE_CHECKING:

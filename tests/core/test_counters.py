@@ -9,8 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from pytest_specgate.core import counters
-from pytest_specgate.core.counters import CounterDelta, CounterPage, Sample, SpeculationDelta
+from pytest_specgate.core.counters import CounterDelta, CounterPage, Sample
 from pytest_specgate.core.errors import ScrapeError
+from pytest_specgate.core.speculation import SpeculationDelta
 
 if TYPE_CHECKING:
     from tests.core.conftest import Build, Captured

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_specgate.core import counters
-from pytest_specgate.core.counters import CounterDelta, CounterPage, Sample, SpeculationDelta
+from pytest_specgate.core.counters import CounterDelta, CounterPage, Sample
 from pytest_specgate.core.errors import ScrapeError
+from pytest_specgate.core.speculation import SpeculationDelta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_specgate.core import counters
-from pytest_specgate.core.counters import CounterDelta, SpeculationDelta, pool
+from pytest_specgate.core.counters import CounterDelta
+from pytest_specgate.core.speculation import SpeculationDelta, pool
 
 if TYPE_CHECKING:
     from tests.core.conftest import Build

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_specgate.core import counters
-from pytest_specgate.core.counters import SpeculationDelta
 from pytest_specgate.core.metrics import METRICS, measure
 from pytest_specgate.core.records import ChunkGaps
+from pytest_specgate.core.speculation import SpeculationDelta
 
 if TYPE_CHECKING:
     from pytest_specgate.core.profile import RequestProfile

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_specgate.core import counters
 from pytest_specgate.core.gate import Gate, NoiseFloor, Threshold
 from pytest_specgate.core.judge import judge
+from pytest_specgate.core.speculation import pool
 from pytest_specgate.reporting import tables
 from pytest_specgate.reporting.messages import failure_text
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_specgate.core.arms import ArmPair
-    from pytest_specgate.core.counters import SpeculationDelta
+    from pytest_specgate.core.speculation import SpeculationDelta
     from tests.reporting.conftest import Window
 
 
@@ -33,7 +33,7 @@ def test_speculation_of_a_boot_of_an_invalid_pair_is_not_shown(
 
     def counted(deltas: Sequence[SpeculationDelta]) -> SpeculationDelta:
         pooled.append(len(deltas))
-        return counters.pool(deltas)
+        return pool(deltas)
 
     monkeypatch.setattr(tables, "pool", counted)
     lines = shown.lines()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_specgate.core.counters import SpeculationDelta, pool
+from pytest_specgate.core.speculation import SpeculationDelta, pool
 from pytest_specgate.core.verdict import change_words
 from pytest_specgate.reporting.tables import ArmBoots, claim_text, noise_line, pair_table, speculation_table
 
