@@ -33,6 +33,7 @@ class GateOptions:
         rounds: n_max of every pair; `None` leaves it to the gate files.
         start_limit_s: longest time that a server may take to start, in seconds.
         devices: names of the GPUs that this job may use, as ``0,1``; `None` for the whole machine.
+        strict: whether doubts fail that would else be shown.
         lock_wait_s: longest time to wait for other jobs on this machine or these devices, in seconds.
         given: the options that were set, wherever, as they would be typed: to run something again alike.
     """
@@ -44,6 +45,7 @@ class GateOptions:
     start_limit_s: float
     devices: str | None = None
     lock_wait_s: float = 3600.0
+    strict: bool = False
     given: tuple[str, ...] = ()
 
 
@@ -57,6 +59,12 @@ class _Option:
     name: str
     metavar: str
     help: str
+    switch: bool = False
+    """Whether the flag alone means ``yes``; environment and ini file say ``yes`` or ``no``."""
+
+    def typed(self, text: str) -> str:
+        """Return the option as a user would type it."""
+        return self.flag if self.switch else f"{self.flag}={shlex.quote(text)}"
 
     @property
     def flag(self) -> str:
@@ -92,6 +100,12 @@ _OPTIONS: Final = (
         "LIST",
         "GPUs that this job has to itself, as 0,1: jobs that name others run beside it. Default: the whole machine.",
     ),
+    _Option(
+        "strict",
+        "yes|no",
+        "Whether engine-induced differences that a gate file does not allow make a pair INVALID. Default: no.",
+        switch=True,
+    ),
     _Option("lock_wait", "SECONDS", "Longest time to wait for other gates on this machine. Default: 3600."),
 )
 
@@ -101,7 +115,10 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("specgate", "specgate: regression gates for LLM serving")
     for option in _OPTIONS:
         twins = f"{option.help} (environment: {option.variable}, ini: {option.ini})"
-        group.addoption(option.flag, dest=option.ini, metavar=option.metavar, default=None, help=twins)
+        if option.switch:
+            group.addoption(option.flag, dest=option.ini, action="store_const", const="yes", default=None, help=twins)
+        else:
+            group.addoption(option.flag, dest=option.ini, metavar=option.metavar, default=None, help=twins)
         parser.addini(option.ini, option.help, type="string", default=None)
 
 
@@ -122,8 +139,13 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
         rounds=_number(found["rounds"], int, default=None),
         start_limit_s=_number(found["start_limit"], float, default=600.0),
         devices=texts.get("devices"),
+        strict=_yes(found["strict"]),
         lock_wait_s=_number(found["lock_wait"], float, default=3600.0),
-        given=tuple(f"{option.flag}={shlex.quote(texts[option.name])}" for option in _OPTIONS if option.name in texts),
+        given=tuple(
+            option.typed(texts[option.name])
+            for option in _OPTIONS
+            if option.name in texts and not (option.switch and texts[option.name] == "no")
+        ),
     )
 
 
@@ -148,6 +170,14 @@ def _given(config: pytest.Config, option: _Option, environment: Mapping[str, str
             raise pytest.UsageError(f"{place} is empty: give it a value or leave it out")
         return _Given(place, str(value))
     return None
+
+
+def _yes(given: _Given | None) -> bool:
+    if given is None:
+        return False
+    if given.text not in {"yes", "no"}:
+        raise pytest.UsageError(f"{given.place}={given.text} is neither yes nor no")
+    return given.text == "yes"
 
 
 def _number(given: _Given | None, kind: Callable[[str], N], *, default: D) -> N | D:

@@ -55,6 +55,7 @@ class Window:
     """A window of this session: its plan, and what came of it."""
 
     pairs: list[ArmPair] = dataclasses.field(default_factory=list)
+    strict: bool = False
     gates: dict[str, Gate] = dataclasses.field(default_factory=dict)
     measured: MeasuredWindow | None = None
     error: BaseException | None = None
@@ -63,7 +64,7 @@ class Window:
     @property
     def plan(self) -> WindowPlan:
         """What has to be measured."""
-        return WindowPlan(tuple(self.pairs), tuple(self.gates.values()))
+        return WindowPlan(tuple(self.pairs), tuple(self.gates.values()), strict=self.strict)
 
     def fits(self, pair: ArmPair) -> bool:
         """Whether a pair can be measured in this window: same profile, and no other arm of one of its names."""
@@ -119,7 +120,7 @@ class GateSession:
         for pair in pairs:
             window = next((known for known in self._windows if all(map(known.fits, pairs))), None)
             if window is None:
-                window = Window([pair])
+                window = Window([pair], strict=self._options.strict)
                 self._windows.append(window)
             window.add(pair)
             if gate is not None and gate.pair.key == pair.key:

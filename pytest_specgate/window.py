@@ -39,7 +39,7 @@ from pytest_specgate.core.records import (
 )
 from pytest_specgate.core.resolved import disproved, flattened, gpus_of
 from pytest_specgate.core.startup_log import startup_lines
-from pytest_specgate.core.validity import NOT_AS_DECLARED, unproved
+from pytest_specgate.core.validity import NOT_AS_DECLARED, failed_requests, unproved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,10 +76,12 @@ class WindowPlan:
     Attributes:
         pairs: all with one profile; a pair without a gate is measured for all of its rounds.
         gates: gates on these pairs; a pair whose gates are all decided boots no more.
+        strict: whether engine-induced differences that a pair does not allow make it INVALID.
     """
 
     pairs: tuple[ArmPair, ...]
     gates: tuple[Gate, ...]
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if len({pair.profile.fingerprint() for pair in self.pairs}) != 1:
@@ -135,6 +137,7 @@ class _Window:
         self._record = WindowRecord(
             created_at=ports.host.now(),
             finished=False,
+            strict=plan.strict,
             arms=tuple(map(redacted_arm, arms)),
             pairs=tuple(map(PairRecord.of, plan.pairs)),
             profile=redacted_profile(plan.profile),
@@ -222,7 +225,7 @@ class _Window:
             point = self._point(server, bodies, at=at, before=page, gpus=gpus)
             boot.points.append(point)
             if point.failed:
-                return _failed_requests(boot.arm, point, log_tail=server.log_tail())
+                return failed_requests(boot.arm, point, log_tail=server.log_tail())
             page = point.after
         boot.profile |= observed_fields(boot.points)
         return None
@@ -380,17 +383,6 @@ class _Boot:
             message=f"arm {self.arm.name}: {error}",
             detail=getattr(error, "log_tail", ""),
         )
-
-
-def _failed_requests(arm: Arm, point: PointRecord, *, log_tail: str) -> Failure:
-    return Failure(
-        reason="failed-requests",
-        message=(
-            f"arm {arm.name} at {point.label}: {len(point.failed)} of {len(point.requests)} requests failed, "
-            f"the first with: {point.failed[0].error}"
-        ),
-        detail=log_tail,
-    )
 
 
 if TYPE_CHECKING:

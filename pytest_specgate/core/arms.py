@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
@@ -137,6 +137,9 @@ class ArmPair:
         varies: dotted paths in which the two may, and must, differ: ``"args.speculative_config"``, ``"engine"``.
         profile: the load.
         rounds: boots of each arm at most (n_max): 1, 2, 3 or an even number.
+        allow_engine_differences: engine-induced differences that are known, by their id in reports or the beginning of
+            its path, with the reason why they do no harm: ``{"scheduler_config.async_scheduling": "off on a CPU"}``.
+            Others make the pair INVALID under ``--specgate-strict``.
     """
 
     reference: Arm = Field(kw_only=True)
@@ -144,6 +147,7 @@ class ArmPair:
     varies: str | tuple[str, ...] | list[str] = Field(kw_only=True)
     profile: RequestProfile = Field(kw_only=True)
     rounds: int = Field(default=6, ge=1, le=MAXIMUM_ROUNDS, kw_only=True)
+    allow_engine_differences: dict[str, Annotated[str, Field(min_length=3)]] = Field(default_factory=dict, kw_only=True)
 
     @field_validator("varies", mode="before")
     @classmethod
@@ -196,7 +200,8 @@ class ArmPair:
     def key(self) -> str:
         """A text that two pairs share only if they are the same to the letter."""
         arms: list[JsonValue] = [arm.key for arm in self.arms]
-        return sha256_of([arms, list(self.paths), self.profile.fingerprint(), self.rounds])
+        allowed: dict[str, JsonValue] = {**self.allow_engine_differences}
+        return sha256_of([arms, list(self.paths), self.profile.fingerprint(), self.rounds, allowed])
 
     def with_rounds(self, rounds: int | None) -> ArmPair:
         """Return the pair with another number of rounds; `None` changes nothing."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core.differences import DifferenceReport, StartUp, engine_differences, restored
+from pytest_specgate.core.records import Failure
 from pytest_specgate.core.resolved import unproved_arguments
+
+REASON: Final = "engine-differences"
 
 if TYPE_CHECKING:
     from pytest_specgate.core.arms import Arm, ArmPair
@@ -20,6 +23,24 @@ def differences_of(pair: ArmPair, record: WindowRecord) -> DifferenceReport | No
         for boots in record.boots_for(pair)
     )
     return engine_differences(reference, candidate, varies=pair.paths) if reference and candidate else None
+
+
+def unlisted_differences(pair: ArmPair, record: WindowRecord) -> Failure | None:
+    """Return why a pair must not be judged strictly: something differs that nobody has allowed; `None` if nothing does.
+
+    What could not be read counts as a difference: nobody can say that there is none.
+    """
+    report = differences_of(pair, record)
+    if report is None:
+        return Failure(reason=REASON, message=f"nothing is known of the starts of the servers of {pair.title}")
+    found = [difference.id for difference in report.unlisted(pair.allow_engine_differences)]
+    found += [f"{part} (could not be read)" for part in report.unread]
+    if not found:
+        return None
+    text = (
+        f"servers of {pair.title} also differ in {', '.join(found)}: list in allow_engine_differences what is harmless"
+    )
+    return Failure(reason=REASON, message=text)
 
 
 def unproved_of(arm: Arm, record: WindowRecord) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_specgate.core import identity, outputs, statistics, validity
+from pytest_specgate.core.confounds import unlisted_differences
 from pytest_specgate.core.flags import flags
 from pytest_specgate.core.gate import Threshold
 from pytest_specgate.core.levels import level_label
@@ -76,7 +77,7 @@ def pair_problem(pair: ArmPair, record: WindowRecord) -> Failure | None:
     report = identity_of(pair, record)
     if not report.identical:
         return Failure(reason="profile-mismatch", message=report.sentence, detail=_fields(report))
-    return None
+    return unlisted_differences(pair, record) if record.strict else None
 
 
 def first_point_problem(pair: ArmPair, record: WindowRecord, *, at: Level | None = None) -> Failure | None:

@@ -301,6 +301,7 @@ class WindowRecord(Stored):
         schema_version: of this format.
         created_at: wall-clock time of its start, ISO 8601 with zone.
         finished: whether the window ran to its end.
+        strict: whether unlisted engine-induced differences make a pair INVALID.
         arms: as declared; secrets are replaced.
         pairs: as declared.
         profile: the load, as declared.
@@ -313,6 +314,7 @@ class WindowRecord(Stored):
     schema_version: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)] = SCHEMA_VERSION
     created_at: str
     finished: bool
+    strict: bool = False
     arms: tuple[Arm, ...]
     pairs: tuple[PairRecord, ...]
     profile: RequestProfile

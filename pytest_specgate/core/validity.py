@@ -114,9 +114,7 @@ def point_problem(arm: Arm, point: PointRecord, profile: RequestProfile) -> Fail
 def _point_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> Iterator[Failure]:
     asked = profile.requests[point.at]
     if point.failed:
-        first = point.failed[0]
-        text = f"{len(point.failed)} of {asked} requests failed, the first with: {first.error}"
-        yield Failure(reason="failed-requests", message=_at(arm, point, text))
+        yield failed_requests(arm, point)
     if len(point.completed) < asked:
         text = f"{len(point.completed)} of {asked} requests completed"
         yield Failure(reason="too-few-requests", message=_at(arm, point, text))
@@ -126,6 +124,12 @@ def _point_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> It
     yield from _speculation_problems(arm, point, profile)
     yield from _prefix_problems(arm, point, profile)
     yield from _client_problems(arm, point)
+
+
+def failed_requests(arm: Arm, point: PointRecord, *, log_tail: str = "") -> Failure:
+    """Name how many requests of a point failed, and what the first of them was told."""
+    text = f"{len(point.failed)} of {len(point.requests)} requests failed, the first with: {point.failed[0].error}"
+    return Failure(reason="failed-requests", message=_at(arm, point, text), detail=log_tail)
 
 
 def _request_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> Iterator[Failure]:

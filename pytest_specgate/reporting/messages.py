@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_specgate.core.arms import MAXIMUM_ROUNDS
 from pytest_specgate.core.confounds import differences_of, unproved_of
 from pytest_specgate.core.gate import OUTPUTS_AGREE
+from pytest_specgate.core.hosts import describe, facts_of, host_class, troubles
 from pytest_specgate.core.judge import identity_of, pair_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
@@ -152,7 +153,10 @@ def _other_differences(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
     if report is not None:
         yield ""
         yield f"differences of the servers of {pair.title}, by resolved configuration and start-up log"
-        yield from difference_lines(report)
+        yield from difference_lines(report, allowed=pair.allow_engine_differences)
+        unused = ", ".join(report.unused(pair.allow_engine_differences))
+        if unused:
+            yield f"allowed, but not found: {unused}"
     for arm in pair.arms:
         names = ", ".join(unproved_of(arm, record))
         if names:
@@ -181,6 +185,10 @@ def _window_head(record: WindowRecord) -> Iterator[str]:
     yield f"boots: {len(record.boots)} in {_counted(len(rounds), 'round')} ({order}){state}"
     counts = ", ".join(f"{count} requests at {level_label(at)}" for at, count in profile.requests.items())
     yield f"load: {prompts_text(record)}, {profile.output_tokens} output tokens, {counts}"
+    host = facts_of(record.host)
+    yield f"host: {describe(host)} (class {host_class(host)})"
+    after = [trouble for boot in record.boots for trouble in troubles(facts_of(boot.host_after))]
+    yield from dict.fromkeys(f"host: {trouble}" for trouble in [*troubles(host), *after])
     engines: dict[str, list[str]] = {}
     for arm, facts in record.engine.items():
         engines.setdefault(_engine_text(facts), []).append(arm)

@@ -82,13 +82,14 @@ def _pair(build: type[Build], **changes: Any) -> ArmPair:
 
 
 def test_the_key_of_a_pair_covers_every_field(build: type[Build]) -> None:
-    """Pairs that differ in an arm, in what varies, in the load or in the rounds have keys of their own."""
+    """Pairs that differ in an arm, in what varies, in the load, in the rounds or in what they allow have keys of their own."""
     changes: dict[str, Any] = {
         "reference": dataclasses.replace(BASE, name="base"),
         "candidate": BASE.vary("new", args={"seed": 2}),
         "varies": "args",
         "profile": build.profile(temperature=0.5),
         "rounds": 4,
+        "allow_engine_differences": {"scheduler_config.policy": "looked at"},
     }
 
     keys = {_pair(build).key, *(_pair(build, **{field: value}).key for field, value in changes.items())}

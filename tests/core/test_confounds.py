@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from pytest_specgate.core.confounds import differences_of, starts_of, unproved_of
+from pytest_specgate.core.confounds import differences_of, starts_of, unlisted_differences, unproved_of
 from pytest_specgate.core.differences import StartUp, compacted
+from pytest_specgate.core.judge import judge
 from pytest_specgate.core.records import StartUpRecord
+from pytest_specgate.core.verdict import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,3 +80,32 @@ def test_arguments_that_no_server_told_are_named(build: type[Build]) -> None:
     arm = build.arm().vary("off", args=arguments)
 
     assert unproved_of(arm, record) == ("some_new_flag",)
+
+
+def test_strictness_wants_every_difference_listed(build: type[Build]) -> None:
+    """Under strict a difference that nobody has allowed makes the pair INVALID, and is named; listed ones do not."""
+    record = _with_starts(build, {"off": OFF, "k4": K4}).model_copy(update={"strict": True})
+    plain = build.pair(rounds=2)
+    induced = differences_of(plain, record)
+    assert induced is not None
+    reasons = {found.id: "looked at" for found in induced.of("engine-induced")}
+    listed = dataclasses.replace(plain, allow_engine_differences=reasons)
+
+    [strict] = judge(build.gate(plain, build.threshold()), record)
+    [lenient] = judge(build.gate(plain, build.threshold()), record.model_copy(update={"strict": False}))
+    [allowed] = judge(build.gate(listed, build.threshold()), record)
+
+    assert (strict.outcome, strict.reason) == (Outcome.INVALID, "engine-differences")
+    assert strict.summary.startswith("servers of k4 against off also differ in scheduler_config.policy, log:")
+    assert strict.summary.endswith(": list in allow_engine_differences what is harmless")
+    assert (lenient.outcome, allowed.outcome) == (Outcome.PASS, Outcome.PASS)
+
+
+def test_strictness_does_not_take_ignorance_for_equality(build: type[Build]) -> None:
+    """Under strict nothing is known of unread starts, so nothing is judged."""
+    pair = build.pair(rounds=2)
+    bare = build.window(pair, [1.0] * 2, [1.0] * 2)
+    unread = _with_starts(build, {"off": OFF, "k4": StartUp(OFF.config, {})})
+
+    assert "nothing is known" in str(unlisted_differences(pair, bare))
+    assert "could not be read" in str(unlisted_differences(pair, unread))

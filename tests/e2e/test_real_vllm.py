@@ -64,6 +64,24 @@ def test_start(vllm_server):
 """
 
 
+DYING = """
+from pytest_specgate import EMBEDDED_MODEL, Arm, ArmPair, RequestProfile, gate, noise_floor, not_worse
+
+OFF = Arm("off", model=EMBEDDED_MODEL, args={"max_model_len": 512, "enforce_eager": True})
+BAD = OFF.vary("bad", args={"speculative_config": {
+    "method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4,
+    "rejection_sample_method": "synthetic", "synthetic_acceptance_length": 2.65,
+}})
+LOAD = RequestProfile(prompts="code", input_tokens=64, output_tokens=16, requests={1: 10}, warmup_requests=1)
+PAIR = ArmPair(reference=BAD, candidate=OFF, varies="args.speculative_config", profile=LOAD, rounds=1)
+
+
+@gate(PAIR, not_worse("output_throughput", at=1, margin="90%", noise=noise_floor("30%", source="a busy host")))
+def test_gate():
+    pass
+"""
+
+
 @dataclasses.dataclass(frozen=True)
 class Run:
     """One pytest run in a folder of its own."""
@@ -207,6 +225,24 @@ def test_no_process_is_left(run: Run, mark: str) -> None:
     """Engine cores and workers end with their servers."""
     assert run.record.finished
     assert marked_processes(mark) == []
+
+
+def test_what_speculation_changes_besides_is_shown(run: Run) -> None:
+    """The real off and k4 servers differ in more than was declared: it is found, stored and shown with the pair."""
+    differences = run.output[run.output.index("differences of the servers of k4 against off") :]
+
+    assert "engine-induced (" in differences
+    assert "scheduler_config.max_num_scheduled_tokens" in differences
+    assert all(boot.startup is not None and boot.host_after for boot in run.record.boots)
+
+
+def test_an_engine_that_dies_of_an_option_is_invalid_with_its_own_words(tmp_path: Path) -> None:
+    """The CPU sampler cannot do synthetic acceptance, and the engine dies of its first draft: INVALID, and why."""
+    run = run_pytest(tmp_path, DYING)
+
+    assert run.exit_code == 1
+    assert "INVALID (server-" in run.output
+    assert "Synthetic acceptance not supported" in run.output
 
 
 def test_dead_server_is_named(tmp_path: Path) -> None:
