@@ -82,7 +82,7 @@ def _pair(build: type[Build], **changes: Any) -> ArmPair:
 
 
 def test_the_key_of_a_pair_covers_every_field(build: type[Build]) -> None:
-    """Pairs that differ in an arm, in what varies, in the load, in the rounds or in what they allow have keys of their own."""
+    """Pairs that differ in an arm, in what varies, the load, the rounds or what they allow have keys of their own."""
     changes: dict[str, Any] = {
         "reference": dataclasses.replace(BASE, name="base"),
         "candidate": BASE.vary("new", args={"seed": 2}),
