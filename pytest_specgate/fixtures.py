@@ -209,6 +209,8 @@ class LocalWiring:
                 environment=self._environment,
                 start_limit_s=self._options.start_limit_s,
                 log_folder=log_folder,
+                arguments=self._options.engine_args,
+                variables=self._options.engine_env,
                 lock=self._lock,
                 notes=ServerNotes(state_folder(self._environment) / "servers", say=self._say),
                 memory=NvidiaMemory(devices),

@@ -29,6 +29,8 @@ class GateOptions:
     Attributes:
         engine_python: interpreter that has vLLM.
         engine_command: what to start instead of vLLM's API server; empty for that default.
+        engine_args: further arguments of every server, before those of its arm.
+        engine_env: further environment variables of every server; those of its arm win.
         results: folder for window records and server logs.
         rounds: n_max of every pair; `None` leaves it to the gate files.
         start_limit_s: longest time that a server may take to start, in seconds.
@@ -46,6 +48,8 @@ class GateOptions:
     devices: str | None = None
     lock_wait_s: float = 3600.0
     strict: bool = False
+    engine_args: tuple[str, ...] = ()
+    engine_env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     given: tuple[str, ...] = ()
 
 
@@ -92,6 +96,16 @@ _OPTIONS: Final = (
         "What to start instead of `ENGINE_PYTHON -m vllm.entrypoints.openai.api_server`; it is given the same "
         "arguments. `python` as its first word is the interpreter that runs pytest.",
     ),
+    _Option(
+        "engine_args",
+        "ARGUMENTS",
+        "Further arguments of every server, as `--dtype=bfloat16`; an arm that sets one itself has its own.",
+    ),
+    _Option(
+        "engine_env",
+        "VARIABLES",
+        "Further environment variables of every server, as `A=1 B=2`; an arm that sets one itself has its own.",
+    ),
     _Option("results", "FOLDER", "Where window records and server logs are kept. Default: specgate-results."),
     _Option("rounds", "N", "Boots of each arm at most, for every gate: 1, 2, 3 or an even number."),
     _Option("start_limit", "SECONDS", "Longest time that a server may take to become ready. Default: 600."),
@@ -135,6 +149,8 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
         # Not resolved: a virtual environment's interpreter is a link, and only its own path means that environment.
         engine_python=here / Path(texts.get("engine_python", sys.executable)).expanduser(),
         engine_command=tuple(shlex.split(texts.get("engine_command", ""))),
+        engine_args=tuple(_words(found["engine_args"])),
+        engine_env=_variables(found["engine_env"]),
         results=here / Path(texts.get("results", "specgate-results")).expanduser(),
         rounds=_number(found["rounds"], int, default=None),
         start_limit_s=_number(found["start_limit"], float, default=600.0),
@@ -170,6 +186,23 @@ def _given(config: pytest.Config, option: _Option, environment: Mapping[str, str
             raise pytest.UsageError(f"{place} is empty: give it a value or leave it out")
         return _Given(place, str(value))
     return None
+
+
+def _words(given: _Given | None) -> list[str]:
+    if given is None:
+        return []
+    try:
+        return shlex.split(given.text)
+    except ValueError as error:
+        raise pytest.UsageError(f"{given.place} cannot be read as words: {error}") from None
+
+
+def _variables(given: _Given | None) -> dict[str, str]:
+    pairs = [word.partition("=") for word in _words(given)]
+    for name, equals, _ in pairs:
+        if given is not None and not (name and equals):
+            raise pytest.UsageError(f"{given.place} has {name + equals!r}, which is no NAME=VALUE")
+    return {name: value for name, _, value in pairs}
 
 
 def _yes(given: _Given | None) -> bool:

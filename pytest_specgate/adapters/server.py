@@ -58,6 +58,8 @@ class EngineOptions:
         environment: environment of this process.
         start_limit_s: longest time from the start of a process to its first answered completion.
         log_folder: where servers print to.
+        arguments: further arguments of every server; those of its arm come after them, and win.
+        variables: further environment variables of every server; those of its arm win.
         limits: how long each step of the end of a server may take.
         lock: held while a server runs; `None`: whoever likes may use the machine at the same time.
         notes: where running servers are noted, and what killed runs left behind is ended; `None`: nowhere.
@@ -70,6 +72,8 @@ class EngineOptions:
     environment: Mapping[str, str]
     start_limit_s: float
     log_folder: Path
+    arguments: tuple[str, ...] = ()
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
     limits: StopLimits = DEFAULT_LIMITS
     lock: MachineLock | None = None
     notes: ServerNotes | None = None
@@ -227,7 +231,7 @@ class VllmEngine:
                 [*self._launcher(arm), *self._arguments(arm, port=port)],
                 environment={**self._options.environment, **self._environment(arm)},
                 log=self._options.log_folder / f"server-{self._starts:02d}-{arm.name}.log",
-                secrets=secrets_of(arm),
+                secrets=secrets_of(self._as_started(arm)),
                 limits=self._options.limits,
             )
         except OSError as error:
@@ -251,6 +255,10 @@ class VllmEngine:
             if not child.processes():
                 note.remove()
 
+    def _as_started(self, arm: Arm) -> Arm:
+        """Return an arm with what every server is given besides."""
+        return dataclasses.replace(arm, env={**self._options.variables, **arm.env})
+
     def _python(self, arm: Arm) -> Path:
         return Path(arm.python).expanduser().absolute() if arm.python else self._options.python
 
@@ -269,7 +277,8 @@ class VllmEngine:
     def _arguments(self, arm: Arm, *, port: int) -> list[str]:
         model = resolve_model(arm.model, environment=self._options.environment)
         own = ["--model", model, "--served-model-name", served_name(arm.model)]
-        return [*own, "--host", "127.0.0.1", "--port", str(port), *engine_flags(arm.args)]
+        place = ["--host", "127.0.0.1", "--port", str(port)]
+        return [*own, *place, *self._options.arguments, *engine_flags(arm.args)]
 
     def _as_typed(self, arm: Arm, environment: Mapping[str, str], *, port: int) -> str:
         """Return the command as a user would type it, without secrets."""
@@ -288,7 +297,7 @@ class VllmEngine:
         faster = {"LD_PRELOAD": libraries} if libraries else {}
         # Away from the working directory: a checkout of vLLM there would be served instead of the install.
         safe = {} if self._options.command else {"PYTHONSAFEPATH": "1"}
-        return {**_QUIET, **safe, **local, **faster, **arm.env}
+        return {**_QUIET, **safe, **local, **faster, **self._options.variables, **arm.env}
 
 
 def engine_flags(args: Mapping[str, JsonValue]) -> list[str]:

@@ -1,0 +1,61 @@
+"""What every server of a session is given besides what its arm declares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_specgate.adapters.storage import load_record
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import GateFolder
+
+GATE = """\
+    from pytest_specgate import Arm, ArmPair, RequestProfile, gate, noise_floor, not_worse
+
+    ONE = Arm("one", model="fake-model", args={"max_num_seqs": 5}, env={"VLLM_OWN": "arm"})
+    TWO = ONE.vary("two", args={"fake": {"step_s": 0.003}})
+    LOAD = RequestProfile(input_tokens=16, output_tokens=32, requests={1: 10})
+    PAIR = ArmPair(reference=ONE, candidate=TWO, varies="args.fake", profile=LOAD, rounds=1)
+
+    @gate(PAIR, not_worse("output_throughput", at=1, margin="90%", noise=noise_floor("50%", source="made up")))
+    def test_gate(): pass
+    """
+TOKEN = "hf_abcdefghijklmnopqrstuv"
+
+
+def test_every_server_gets_them_and_an_arm_has_the_last_word(gate_folder: GateFolder) -> None:
+    """Arguments come before the arm's own, variables are overridden by the arm's, and secrets are stored nowhere."""
+    gate_folder.write("test_gate.py", GATE)
+    run = gate_folder.run(
+        "--specgate-engine-args=--max-num-seqs 7 --seed 3",
+        variables={"SPECGATE_ENGINE_ENV": f"VLLM_OWN=session VLLM_MORE='a b' HF_TOKEN={TOKEN}"},
+    )
+    [path] = gate_folder.folder.glob("specgate-results/*/record.json")
+    commands = [boot.command for boot in load_record(path).boots]
+
+    assert run.exit_code == 0, run.output
+    for command in commands:
+        assert command.index("--max-num-seqs 7 --seed 3") < command.index("--max-num-seqs 5")
+        assert "VLLM_OWN=arm" in command
+        assert "'VLLM_MORE=a b'" in command
+    assert TOKEN not in path.read_text(encoding="utf-8")
+    assert TOKEN not in run.output
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "sentence"),
+    [
+        ("SPECGATE_ENGINE_ENV", "A=1 B", "SPECGATE_ENGINE_ENV has 'B', which is no NAME=VALUE"),
+        ("SPECGATE_ENGINE_ENV", "=1", "SPECGATE_ENGINE_ENV has '=', which is no NAME=VALUE"),
+        ("SPECGATE_ENGINE_ARGS", "--x 'y", "SPECGATE_ENGINE_ARGS cannot be read as words: No closing quotation"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(gate_folder: GateFolder, variable: str, text: str, sentence: str) -> None:
+    """A value that is no list of words, or of variables, is a usage error that quotes it."""
+    gate_folder.write("test_gate.py", GATE)
+    run = gate_folder.run(variables={variable: text})
+
+    assert run.exit_code == 4
+    assert sentence in run.output
