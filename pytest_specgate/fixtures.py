@@ -202,6 +202,8 @@ class LocalWiring:
         from pytest_specgate.adapters.state import ServerNotes, state_folder  # noqa: PLC0415
 
         devices = self._options.devices or self._environment.get("CUDA_VISIBLE_DEVICES")
+        # What a job has to itself is also all that its servers see.
+        visible = {"CUDA_VISIBLE_DEVICES": self._options.devices} if self._options.devices else {}
         return VllmEngine(
             EngineOptions(
                 python=self._options.engine_python,
@@ -210,7 +212,7 @@ class LocalWiring:
                 start_limit_s=self._options.start_limit_s,
                 log_folder=log_folder,
                 arguments=self._options.engine_args,
-                variables=self._options.engine_env,
+                variables={**visible, **self._options.engine_env},
                 lock=self._lock,
                 notes=ServerNotes(state_folder(self._environment) / "servers", say=self._say),
                 memory=NvidiaMemory(devices),

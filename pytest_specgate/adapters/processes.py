@@ -32,6 +32,9 @@ _TAIL_BYTES = 4_000_000
 _HEAD_BYTES = 1_000_000
 _TAIL_LINES = 30
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f]")
+FIRST_ERROR = "first error: "
+_ERROR = re.compile(r"(?:^|\s)[A-Za-z_.]*(?:Error|Exception): \S")
+_PREFIX = re.compile(r"^(?:\([^()]*\bpid=\d+\) ?)?(?:ERROR [\d:. -]+\[[^\]]*\] ?)?")
 _ANSWERED = re.compile(r'"(GET|POST|HEAD) [^"]*" 2\d\d\b')
 _CODE: Final = """
 import importlib.util, sys
@@ -182,7 +185,8 @@ class Child:
     def log_tail(self) -> str:
         """Return the last lines that the child printed, without control characters and secrets.
 
-        Access lines of requests that went well are left out: they would push the cause out of sight.
+        Access lines of requests that went well are left out: they would push the cause out of sight. The first error
+        stands before them where they do not reach back to it: engines end with "see root cause above".
         """
         try:
             with self.log.open("rb") as file:
@@ -195,7 +199,9 @@ class Child:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         text = text.partition("\n")[2] if start else text
         lines = [line for line in self._cleaned(text).splitlines() if not _ANSWERED.search(line)]
-        return "\n".join(lines[-_TAIL_LINES:])
+        first = next((place for place, line in enumerate(lines) if _ERROR.search(line)), len(lines))
+        cause = [f"{FIRST_ERROR}{_PREFIX.sub('', lines[first])}"] if first < len(lines) - _TAIL_LINES else []
+        return "\n".join([*cause, *lines[-_TAIL_LINES:]])
 
     def _cleaned(self, text: str) -> str:
         for secret in self._secrets:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 
-from pytest_specgate.adapters.processes import wait_until
+from pytest_specgate.adapters.processes import FIRST_ERROR, wait_until
 from pytest_specgate.core.errors import ServerStartError
 from pytest_specgate.core.profile import ENDPOINT
 from pytest_specgate.core.records import redacted_text
@@ -84,6 +84,9 @@ def _refusal(client: httpx.Client, model: str, *, deadline: float) -> str | None
 
 
 def last_words(tail: str) -> str:
-    """Return the last line of a log as the end of a sentence."""
+    """Return the last line of a log, or the first error where that line only points to it, as the end of a sentence."""
     lines = [line.strip() for line in tail.splitlines() if line.strip()]
-    return f": {lines[-1][:200]}" if lines else ", having printed nothing"
+    if not lines:
+        return ", having printed nothing"
+    pointed = "root cause above" in lines[-1] and lines[0].startswith(FIRST_ERROR)
+    return f": {lines[0].removeprefix(FIRST_ERROR)[:300] if pointed else lines[-1][:200]}"

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_specgate.adapters import processes
 from pytest_specgate.adapters.processes import Child
+from pytest_specgate.adapters.readiness import last_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,3 +122,25 @@ def test_a_log_that_is_gone_has_no_tail(start: Start) -> None:
     child.log.unlink()
 
     assert child.log_tail() == ""
+
+
+def test_the_first_error_stands_before_a_tail_that_only_points_to_it(start: Start) -> None:
+    """Engines end with a traceback that says "see root cause above": the cause is shown, and is what is quoted."""
+    cause = "(Worker pid=7) ERROR 11-29 23:58:19 [x.py:9] ValueError: Available memory is less than desired"
+    last = "RuntimeError: Engine core initialization failed. See root cause above."
+    child = start(f"print({cause!r}); print('noise\\n' * 50, {last!r}, sep='')")
+    until_left(child)
+    tail = child.log_tail()
+
+    assert tail.splitlines()[0] == "first error: ValueError: Available memory is less than desired"
+    assert tail.splitlines()[-1] == last
+    assert last_words(tail) == ": ValueError: Available memory is less than desired"
+
+
+def test_an_error_within_the_tail_is_not_said_twice(start: Start) -> None:
+    """Where the tail reaches back to the first error it stands there, in its place."""
+    child = start("print('ValueError: bad'); print('end')")
+    until_left(child)
+
+    assert child.log_tail() == "ValueError: bad\nend"
+    assert last_words(child.log_tail()) == ": end"

@@ -67,7 +67,8 @@ def test_start(vllm_server):
 DYING = """
 from pytest_specgate import EMBEDDED_MODEL, Arm, ArmPair, RequestProfile, gate, noise_floor, not_worse
 
-OFF = Arm("off", model=EMBEDDED_MODEL, args={"max_model_len": 512, "enforce_eager": True})
+SMALL = {"VLLM_CPU_KVCACHE_SPACE": "1"}
+OFF = Arm("off", model=EMBEDDED_MODEL, args={"max_model_len": 512, "enforce_eager": True}, env=SMALL)
 BAD = OFF.vary("bad", args={"speculative_config": {
     "method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4,
     "rejection_sample_method": "synthetic", "synthetic_acceptance_length": 2.65,
