@@ -217,11 +217,21 @@ async def _heartbeat(lags_s: array.array[float]) -> None:
     """
     clock = asyncio.get_running_loop().time
     due_s = clock() + _HEARTBEAT_S
-    while True:
-        await asyncio.sleep(due_s - clock())
-        while due_s <= clock():
-            lags_s.append(clock() - due_s)
-            due_s += _HEARTBEAT_S
+    try:
+        while True:
+            await asyncio.sleep(due_s - clock())
+            due_s = _beat(lags_s, due_s=due_s, now_s=clock())
+    finally:
+        # A stall that lasts up to the end of the point counts, too.
+        _beat(lags_s, due_s=due_s, now_s=clock())
+
+
+def _beat(lags_s: array.array[float], *, due_s: float, now_s: float) -> float:
+    """Note every beat that has been due, and return when the next one is."""
+    while due_s <= now_s:
+        lags_s.append(now_s - due_s)
+        due_s += _HEARTBEAT_S
+    return due_s
 
 
 @contextlib.contextmanager

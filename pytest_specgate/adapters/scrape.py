@@ -114,17 +114,18 @@ class HttpPages:
 
     def resolved_config(self, server: Server) -> dict[str, JsonValue]:
         """Return ``vllm_config`` as the server resolved it."""
-        body = self._json(self._get(server, "/server_info?config_format=json"))
-        config = body.get("vllm_config")
+        config = self._server_info(server).get("vllm_config")
         if not isinstance(config, dict):
             raise ScrapeError("/server_info has no vllm_config: this vLLM is too old for config_format=json")
         return config
 
     def resolved_environment(self, server: Server) -> dict[str, JsonValue]:
         """Return ``vllm_env`` as the server resolved it; empty if it does not tell."""
-        body = self._json(self._get(server, "/server_info?config_format=json"))
-        environment = body.get("vllm_env")
+        environment = self._server_info(server).get("vllm_env")
         return environment if isinstance(environment, dict) else {}
+
+    def _server_info(self, server: Server) -> dict[str, Any]:
+        return self._json(self._get(server, "/server_info?config_format=json"))
 
     def tokenize(self, server: Server, text: str) -> list[int]:
         """Return the token ids of a text, special tokens included."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from pytest_specgate.testing.messages import (
     SYSTEM_FINGERPRINT,
-    USAGE,
     AnswerRequest,
     compact,
     event,
+    text_and_reason,
+    usage_and_end,
 )
 
 if TYPE_CHECKING:
@@ -115,16 +115,8 @@ class ChatMessages:
         self, text: str, finish_reason: FinishReason | None, usage_so_far: dict[str, int] | None = None
     ) -> bytes:
         """Return the event of one decode step."""
-        parts = [
-            self._before_content,
-            encode_basestring(text).encode(),
-            _BEFORE_REASON,
-            b"null" if finish_reason is None else f'"{finish_reason}"'.encode(),
-            _AFTER_REASON,
-        ]
-        if usage_so_far is not None:
-            parts.append(USAGE % tuple(usage_so_far.values()))
-        return b"".join([*parts, b"}\n\n"])
+        told = text_and_reason(text, finish_reason, between=_BEFORE_REASON)
+        return b"".join([self._before_content, told, _AFTER_REASON, usage_and_end(usage_so_far)])
 
     def usage_event(self, total: dict[str, int]) -> bytes:
         """Return the event after the last token: no choice, the usage of the whole answer."""

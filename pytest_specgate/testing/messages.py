@@ -157,8 +157,19 @@ def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
 # out of a dictionary costs as much as everything else that is done for it.
 _BEFORE_TEXT: Final = b',"choices":[{"index":0,"text":'
 _BEFORE_REASON: Final = b',"logprobs":null,"finish_reason":'
-USAGE: Final = b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}'
+_USAGE: Final = b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}'
 _AFTER_REASON: Final = b',"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]'
+
+
+def text_and_reason(text: str, finish_reason: FinishReason | None, *, between: bytes) -> bytes:
+    """Return the part of a token event that changes: text and finish reason, and what stands between them."""
+    reason = b"null" if finish_reason is None else f'"{finish_reason}"'.encode()
+    return encode_basestring(text).encode() + between + reason
+
+
+def usage_and_end(usage_so_far: dict[str, int] | None) -> bytes:
+    """Return the end of a token event, with the running count where one is asked for."""
+    return (b"" if usage_so_far is None else _USAGE % tuple(usage_so_far.values())) + b"}\n\n"
 
 
 class CompletionMessages:
@@ -175,17 +186,8 @@ class CompletionMessages:
         self, text: str, finish_reason: FinishReason | None, usage_so_far: dict[str, int] | None = None
     ) -> bytes:
         """Return the event of one decode step."""
-        parts = [
-            self._before_text,
-            encode_basestring(text).encode(),
-            _BEFORE_REASON,
-            b"null" if finish_reason is None else f'"{finish_reason}"'.encode(),
-            _AFTER_REASON,
-        ]
-        if usage_so_far is not None:
-            parts.append(USAGE % tuple(usage_so_far.values()))
-        parts.append(b"}\n\n")
-        return b"".join(parts)
+        told = text_and_reason(text, finish_reason, between=_BEFORE_REASON)
+        return b"".join([self._before_text, told, _AFTER_REASON, usage_and_end(usage_so_far)])
 
     def usage_event(self, total: dict[str, int]) -> bytes:
         """Return the event after the last token: no choice, the usage of the whole answer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+import contextlib
 import dataclasses
 import gc
 import os
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from pytest_specgate.adapters import transport
+from pytest_specgate.adapters import load, transport
 from pytest_specgate.adapters.client import HttpLoadDriver
 from pytest_specgate.adapters.collect import Collector
 from pytest_specgate.adapters.load import Sender, Share, ShareResult
@@ -169,6 +170,53 @@ def test_a_blocked_loop_shows_in_the_heartbeat(stub: Stub) -> None:
     assert sum(lag >= 0.010 for lag in result.lags_s) >= 4, "a stall counts for as long as it lasted, not once"
     assert result.lag_s(1.0) == max(result.lags_s)
     assert min(result.lags_s) >= 0
+
+
+def test_a_stall_up_to_the_end_of_a_point_counts(stub: Stub) -> None:
+    """A loop that is kept busy until the point is over was late, though no beat came after it."""
+
+    def tickets() -> Iterator[int]:
+        yield 0
+        until_ns = perf_counter_ns() + 60_000_000
+        while perf_counter_ns() < until_ns:
+            pass
+
+    stub.on(COMPLETIONS, stub.good())
+    result = run(share_of(stub.target, count=1), tickets())
+
+    assert result.lag_s(1.0) >= 0.045
+
+
+def test_keep_alive_comments_do_not_hold_a_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that says nothing, again and again, is no silence; the whole answer has a limit of its own."""
+    monkeypatch.setattr(load, "_WHOLE", 1)
+
+    async def ping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while not left.is_set():
+                writer.write(b"8\r\n: ping\n\n\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        gone.set()
+
+    async def work() -> ShareResult:
+        async with await asyncio.start_server(ping, "127.0.0.1", 0) as server:
+            url = "http://{}:{}".format(*server.sockets[0].getsockname())
+            async with Sender(Share(url, {0: b"{}"}, workers=1, timeout_s=0.3), iter([0])) as sender:
+                result = await sender.run(started_ns=perf_counter_ns())
+            left.set()
+            await gone.wait()
+            return result
+
+    left, gone = asyncio.Event(), asyncio.Event()
+    [record] = asyncio.run(work()).requests
+
+    assert record.error == "the answer had not ended after 0.3 s"
 
 
 def test_heartbeats_go_on_for_as_long_as_the_point(stub: Stub) -> None:
