@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_specgate.adapters.attached import AttachingEngine
     from pytest_specgate.adapters.locks import MachineLock
     from pytest_specgate.adapters.server import VllmEngine
     from pytest_specgate.core.arms import Arm, ArmPair
@@ -109,7 +110,7 @@ class LocalWiring:
         self._root = root
         self._environment = environment
         self._kept: _KeptServer | None = None
-        self._servers: VllmEngine | None = None
+        self._servers: AttachingEngine | None = None
         self._dead: list[tuple[Arm, ServerStartError]] = []
         self._say = say
 
@@ -124,9 +125,12 @@ class LocalWiring:
 
     def check(self, pairs: Sequence[ArmPair]) -> None:
         """Raise `UsageError` for what would stop a pair from being measured."""
-        from pytest_specgate.adapters.prompts import check_files  # noqa: PLC0415  - only gates pay for it
+        from pytest_specgate.adapters.attached import check_addresses  # noqa: PLC0415  - only gates pay for it
+        from pytest_specgate.adapters.prompts import check_files  # noqa: PLC0415
 
         check_files([pair.profile for pair in pairs], root=self._root)
+        names = {arm.name for pair in pairs for arm in pair.arms}
+        check_addresses(self._options.attach, arms=names, say=self._say)
         engine = self._engine(self._options.results)
         for pair in pairs:
             for arm in pair.arms:
@@ -196,7 +200,14 @@ class LocalWiring:
         if kept is not None:
             kept.stack.close()
 
-    def _engine(self, log_folder: Path) -> VllmEngine:
+    def _engine(self, log_folder: Path) -> AttachingEngine:
+        from pytest_specgate.adapters.attached import AttachingEngine  # noqa: PLC0415  - only gates pay for it
+
+        options = self._options
+        launcher = self._launcher(log_folder)
+        return AttachingEngine(options.attach, launcher=launcher, wait_s=options.start_limit_s)
+
+    def _launcher(self, log_folder: Path) -> VllmEngine:
         from pytest_specgate.adapters.devices import NvidiaMemory  # noqa: PLC0415  - only gates pay for it
         from pytest_specgate.adapters.server import EngineOptions, VllmEngine  # noqa: PLC0415
         from pytest_specgate.adapters.state import ServerNotes, state_folder  # noqa: PLC0415

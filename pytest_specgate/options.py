@@ -12,11 +12,12 @@ import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlsplit
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 N = TypeVar("N", int, float)
 D = TypeVar("D", float, None)
@@ -37,6 +38,7 @@ class GateOptions:
         devices: names of the GPUs that this job may use, as ``0,1``; `None` for the whole machine.
         strict: whether doubts fail that would else be shown.
         lock_wait_s: longest time to wait for other jobs on this machine or these devices, in seconds.
+        attach: base address by name of the arm, for servers that run elsewhere.
         given: the options that were set, wherever, as they would be typed: to run something again alike.
     """
 
@@ -50,7 +52,15 @@ class GateOptions:
     strict: bool = False
     engine_args: tuple[str, ...] = ()
     engine_env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    attach: Mapping[str, str] = dataclasses.field(default_factory=dict)
     given: tuple[str, ...] = ()
+
+    def rounds_of(self, arms: Iterable[str]) -> int | None:
+        """Return n_max of a pair of arms, by name; `None` leaves it to the gate file.
+
+        A server that is not booted for this window is one sample, however often it is measured.
+        """
+        return 1 if any(arm in self.attach for arm in arms) else self.rounds
 
 
 OPTIONS_KEY: Final = pytest.StashKey[GateOptions]()
@@ -106,6 +116,12 @@ _OPTIONS: Final = (
         "VARIABLES",
         "Further environment variables of every server, as `A=1 B=2`; an arm that sets one itself has its own.",
     ),
+    _Option(
+        "attach",
+        "ARM=URL",
+        "Servers that run elsewhere, as `off=http://10.0.0.5:8000 k4=http://10.0.0.6:8000`: they are measured in one "
+        "round, and the report says what could not be proved of them.",
+    ),
     _Option("results", "FOLDER", "Where window records and server logs are kept. Default: specgate-results."),
     _Option("rounds", "N", "Boots of each arm at most, for every gate: 1, 2, 3 or an even number."),
     _Option("start_limit", "SECONDS", "Longest time that a server may take to become ready. Default: 600."),
@@ -151,6 +167,7 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
         engine_command=tuple(shlex.split(texts.get("engine_command", ""))),
         engine_args=tuple(_words(found["engine_args"])),
         engine_env=_variables(found["engine_env"]),
+        attach=_addresses(found["attach"]),
         results=here / Path(texts.get("results", "specgate-results")).expanduser(),
         rounds=_number(found["rounds"], int, default=None),
         start_limit_s=_number(found["start_limit"], float, default=600.0),
@@ -203,6 +220,21 @@ def _variables(given: _Given | None) -> dict[str, str]:
         if given is not None and not (name and equals):
             raise pytest.UsageError(f"{given.place} has {name + equals!r}, which is no NAME=VALUE")
     return {name: value for name, _, value in pairs}
+
+
+def _addresses(given: _Given | None) -> dict[str, str]:
+    """Read addresses by name of the arm."""
+    urls = {name: url.rstrip("/") for name, url in _variables(given).items()}
+    for name, url in urls.items():
+        parts = urlsplit(url)
+        if given is not None and (parts.scheme != "http" or not parts.hostname or parts.path or parts.query):
+            raise pytest.UsageError(
+                f"{given.place} has {name}={parts.scheme}://{parts.hostname or ''}{parts.path}: the base address of a "
+                f"server is wanted, as http://10.0.0.5:8000"
+            )
+        if given is not None and (parts.username or parts.password):
+            raise pytest.UsageError(f"{given.place}: the address of {name} has a user name, which is not sent")
+    return urls
 
 
 def _yes(given: _Given | None) -> bool:

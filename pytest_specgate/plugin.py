@@ -48,7 +48,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.definition.get_closest_marker(GATE_MARK) is not None:
         from pytest_specgate.session import parametrize  # noqa: PLC0415  - only gates pay for it
 
-        parametrize(metafunc, rounds=metafunc.config.stash[OPTIONS_KEY].rounds)
+        parametrize(metafunc, metafunc.config.stash[OPTIONS_KEY])
 
 
 @pytest.hookimpl(wrapper=True)

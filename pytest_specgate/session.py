@@ -132,7 +132,7 @@ class GateSession:
         """Return the pairs that an item needs measured."""
         marks = [mark for name in (GATE_MARK, PAIRS_MARK) for mark in item.iter_markers(name)]
         found = [arg for mark in marks for arg in mark.args if isinstance(arg, ArmPair)]
-        return tuple(pair.with_rounds(self._options.rounds) for pair in found)
+        return tuple(_planned(pair, self._options) for pair in found)
 
     def gate(self, item: pytest.Item) -> Gate | None:
         """Return the gate that an item belongs to, `None` for other tests."""
@@ -140,7 +140,7 @@ class GateSession:
         mark = item.get_closest_marker(GATE_MARK)
         if threshold is None or mark is None:
             return None
-        return _gate(mark, gate_id=_gate_id(item, threshold), rounds=self._options.rounds)
+        return _gate(mark, self._options, gate_id=_gate_id(item, threshold))
 
     def window(self, item: pytest.Item) -> Window:
         """Return the window of an item, measured; what went wrong there is kept in it.
@@ -313,7 +313,7 @@ def threshold_of(item: pytest.Item) -> AnyThreshold | None:
     return None if callspec is None else callspec.params.get(THRESHOLD_FIXTURE)
 
 
-def parametrize(metafunc: pytest.Metafunc, *, rounds: int | None) -> None:
+def parametrize(metafunc: pytest.Metafunc, options: GateOptions) -> None:
     """Turn each threshold of a gate into one parameter of its test function.
 
     Raises:
@@ -321,7 +321,7 @@ def parametrize(metafunc: pytest.Metafunc, *, rounds: int | None) -> None:
     """
     function = metafunc.definition
     try:
-        gate = _declared_gate(metafunc, rounds=rounds)
+        gate = _declared_gate(metafunc, options)
     except UsageError as error:
         file, line, name = function.location
         raise UsageError(f"{file}:{(line or 0) + 1}: {name}: {error}") from None
@@ -329,20 +329,31 @@ def parametrize(metafunc: pytest.Metafunc, *, rounds: int | None) -> None:
     metafunc.parametrize(THRESHOLD_FIXTURE, gate.thresholds, ids=ids, indirect=True)
 
 
-def _declared_gate(metafunc: pytest.Metafunc, *, rounds: int | None) -> Gate:
+def _declared_gate(metafunc: pytest.Metafunc, options: GateOptions) -> Gate:
     marks = list(metafunc.definition.iter_markers(GATE_MARK))
     if len(marks) > 1:
         raise UsageError(f"{len(marks)} @gate decorators; write one gate a function")
     if SERVER_FIXTURE in metafunc.fixturenames:
         raise UsageError("a gate cannot ask for vllm_server, because two servers would run at once")
-    gate = _gate(marks[0], gate_id=metafunc.definition.name, rounds=rounds)
-    gate.check()
+    gate = _gate(marks[0], options, gate_id=metafunc.definition.name)
+    try:
+        gate.check()
+    except UsageError as error:
+        attached = [arm.name for arm in gate.pair.arms if arm.name in options.attach]
+        if not attached:
+            raise
+        names = " and ".join(attached)
+        raise UsageError(f"{error} (an attached server is not booted anew, so {names} gives one round)") from None
     return gate
 
 
-def _gate(mark: pytest.Mark, *, gate_id: str, rounds: int | None) -> Gate:
+def _gate(mark: pytest.Mark, options: GateOptions, *, gate_id: str) -> Gate:
     pair, *thresholds = mark.args
-    return Gate(gate_id, pair.with_rounds(rounds), tuple(thresholds))
+    return Gate(gate_id, _planned(pair, options), tuple(thresholds))
+
+
+def _planned(pair: ArmPair, options: GateOptions) -> ArmPair:
+    return pair.with_rounds(options.rounds_of(arm.name for arm in pair.arms))
 
 
 def _gate_id(item: pytest.Item, threshold: AnyThreshold) -> str:

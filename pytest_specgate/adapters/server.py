@@ -21,6 +21,7 @@ from pytest_specgate.adapters.listeners import answers, holder_of, listeners, re
 from pytest_specgate.adapters.models import resolve_model, served_name
 from pytest_specgate.adapters.processes import DEFAULT_LIMITS, Child, StopLimits, ended_by_signals
 from pytest_specgate.adapters.readiness import last_words, wait_ready
+from pytest_specgate.core.confounds import differing
 from pytest_specgate.core.errors import ServerDiedError, ServerError, ServerStartError, UsageError
 from pytest_specgate.core.records import redacted, redacted_arm, redacted_text, secrets_of
 
@@ -94,6 +95,11 @@ class RunningServer:
     note: Note | None = None
 
     @property
+    def attached(self) -> bool:
+        """No: it was started here."""
+        return False
+
+    @property
     def pid(self) -> int:
         """Process id of the server itself."""
         return self.child.pid
@@ -149,16 +155,22 @@ class VllmEngine:
             raise UsageError(f"--specgate-engine-command: there is no program {self._launcher(arm)[0]!r}")
 
     def check_pair(self, pair: ArmPair) -> None:
-        """Refuse a pair whose arms vary the engine but would run the same install.
+        """Refuse a pair whose arms vary the engine but would run the same one.
 
         Raises:
-            UsageError: both interpreters belong to one environment.
+            UsageError: both interpreters belong to one environment, or to two with the same build in them.
         """
         if "engine" not in pair.paths:
             return
-        prefixes = [self._probe(self._python(arm))["prefix"] for arm in pair.arms]
-        if prefixes[0] == prefixes[1]:
-            raise UsageError(f"{pair.title} varies the engine, but both arms run the install in {prefixes[0]}")
+        reference, candidate = (self._probe(self._python(arm)) for arm in pair.arms)
+        if reference["prefix"] == candidate["prefix"]:
+            raise UsageError(f"{pair.title} varies the engine, but both arms run the install in {reference['prefix']}")
+        releases = not (reference["development"] or candidate["development"])
+        if releases and not differing(reference, candidate):
+            raise UsageError(
+                f"{pair.title} varies the engine, but {reference['prefix']} and {candidate['prefix']} hold the same "
+                f"build: {reference['distribution']} {reference['version']}, with the same files"
+            )
 
     @contextlib.contextmanager
     def start(self, arm: Arm) -> Iterator[RunningServer]:

@@ -10,7 +10,26 @@ from pytest_specgate.core.resolved import unproved_arguments
 
 REASON: Final = "engine-differences"
 
+BUILD: Final = (
+    "version",
+    "distribution",
+    "record_sha256",
+    "install",
+    "source",
+    "torch",
+    "torch_commit",
+    "cuda",
+    "hip",
+    "transformers",
+    "python",
+)
+"""Facts about an install that belong to its build, wherever it lies."""
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import JsonValue
+
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.records import BootRecord, WindowRecord
 
@@ -41,6 +60,25 @@ def unlisted_differences(pair: ArmPair, record: WindowRecord) -> Failure | None:
         f"servers of {pair.title} also differ in {', '.join(found)}: list in allow_engine_differences what is harmless"
     )
     return Failure(reason=REASON, message=text)
+
+
+def attached_of(arm: str, record: WindowRecord) -> tuple[str, ...]:
+    """Return what nobody can prove of an arm whose server was attached; empty for one that was started."""
+    return tuple(dict.fromkeys(phrase for boot in record.boots_of(arm) for phrase in boot.unproved))
+
+
+def build_differences(pair: ArmPair, record: WindowRecord) -> dict[str, tuple[JsonValue, JsonValue]]:
+    """Return in which facts the builds of a pair's engines differ, with both values; empty if in none."""
+    reference, candidate = (record.engine.get(arm.name, {}) for arm in pair.arms)
+    return differing(reference, candidate)
+
+
+def differing(
+    reference: Mapping[str, JsonValue], candidate: Mapping[str, JsonValue]
+) -> dict[str, tuple[JsonValue, JsonValue]]:
+    """Return the facts in which two builds differ, of those that both tell, with both values."""
+    told = (name for name in BUILD if name in reference and name in candidate)
+    return {name: (reference[name], candidate[name]) for name in told if reference[name] != candidate[name]}
 
 
 def unproved_of(arm: Arm, record: WindowRecord) -> tuple[str, ...]:

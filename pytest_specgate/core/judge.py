@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_specgate.core import identity, outputs, statistics, validity
-from pytest_specgate.core.confounds import unlisted_differences
+from pytest_specgate.core.confounds import attached_of, unlisted_differences
 from pytest_specgate.core.flags import flags
 from pytest_specgate.core.gate import Threshold
 from pytest_specgate.core.levels import level_label
@@ -15,12 +15,11 @@ from pytest_specgate.core.rounds import Rounds
 from pytest_specgate.core.verdict import Outcome, Verdict, change_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.gate import AnyThreshold, Gate, OutputsThreshold
     from pytest_specgate.core.levels import Level
-    from pytest_specgate.core.outputs import PointOutputs
     from pytest_specgate.core.records import BootRecord, WindowRecord
     from pytest_specgate.core.rounds import Side
     from pytest_specgate.core.statistics import Look
@@ -67,11 +66,14 @@ def identity_of(pair: ArmPair, record: WindowRecord) -> identity.IdentityReport:
 def pair_problem(pair: ArmPair, record: WindowRecord) -> Failure | None:
     """Return why no figure of a pair may be shown or judged, `None` if they may."""
     arms = {arm.name: arm for arm in pair.arms}
-    boots = [boot for boots_of_arm in record.boots_for(pair) for boot in boots_of_arm]
-    for boot in sorted(boots, key=lambda boot: (boot.round, boot.position)):
+    found = [boot for boots_of_arm in record.boots_for(pair) for boot in boots_of_arm]
+    boots = sorted(found, key=lambda boot: (boot.round, boot.position))
+    for boot in boots:
         problem = validity.boot_problem(arms[boot.arm], boot, record.profile)
         if problem is not None:
             return problem
+    if (drifted := validity.drifted_between(boots)) is not None:
+        return drifted
     if not record.rounds_of(pair):
         return Failure(reason="not-measured", message=f"the window ended before both arms of {pair.title} ran")
     report = identity_of(pair, record)
@@ -129,11 +131,12 @@ def _judge_outputs(gate: Gate, threshold: OutputsThreshold, record: WindowRecord
             return _invalid(gate, threshold, problem)
     if (reason := outputs.incomparable(record.profile)) is not None:
         return _invalid(gate, threshold, Failure(reason="not-comparable", message=reason))
-    return _from_counts(gate, threshold, outputs.by_round(gate.pair, record, at=threshold.at), final=final)
+    return _from_counts(gate, threshold, record, final=final)
 
 
-def _from_counts(gate: Gate, threshold: OutputsThreshold, found: PointOutputs, *, final: bool) -> Verdict:
+def _from_counts(gate: Gate, threshold: OutputsThreshold, record: WindowRecord, *, final: bool) -> Verdict:
     """Judge by the worst round; a second one is asked for, since without it nobody knows the floor."""
+    found = outputs.by_round(gate.pair, record, at=threshold.at)
     worst = min(found.rounds, key=lambda one: one.share)
     agree = worst.share >= threshold.share
     outcome, reason = (Outcome.PASS, "outputs-agree") if agree else (Outcome.FAIL, "outputs-differ")
@@ -151,7 +154,7 @@ def _from_counts(gate: Gate, threshold: OutputsThreshold, found: PointOutputs, *
         shares=tuple(one.share for one in found.rounds),
         rounds=len(found.rounds),
         samples=worst.compared,
-        flags=tuple(found.doubts(gate.pair, threshold.share)),
+        flags=(*found.doubts(gate.pair, threshold.share), *_attached(gate.pair, record)),
     )
 
 
@@ -173,7 +176,15 @@ def _judge_one(gate: Gate, threshold: Threshold, record: WindowRecord, *, final:
     if (verdict := _from_nothing(gate, threshold, rounds)) is not None:
         return verdict
     looks = [rounds_seen for rounds_seen in gate.plan(threshold).looks if rounds_seen <= len(rounds.candidate_first)]
-    return _from_look(gate, threshold, rounds.first(looks[-1]) if final and looks else rounds)
+    verdict = _from_look(gate, threshold, rounds.first(looks[-1]) if final and looks else rounds)
+    return verdict.model_copy(update={"flags": (*verdict.flags, *_attached(gate.pair, record))})
+
+
+def _attached(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
+    """Say what a verdict rests on without proof."""
+    for arm in pair.arms:
+        if unproved := attached_of(arm.name, record):
+            yield f"{arm.name} was attached, so this is not proved: {'; '.join(unproved)}"
 
 
 def _take(side: Side, arm: Arm, boot: BootRecord, *, threshold: Threshold, record: WindowRecord) -> Failure | None:

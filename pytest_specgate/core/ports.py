@@ -34,8 +34,12 @@ class Server(Protocol):
         """What was started, as a user would type it."""
 
     @property
-    def boot_s(self) -> float:
-        """Seconds from the start of the process to its first answered completion."""
+    def attached(self) -> bool:
+        """Whether somebody else started it, here or elsewhere: then little can be proved of it."""
+
+    @property
+    def boot_s(self) -> float | None:
+        """Seconds from the start of the process to its first answered completion; `None` where nobody saw it start."""
 
     def ensure_alive(self, *, wait_s: float = 0.0) -> None:
         """Raise `ServerDiedError`, with exit code and log tail, if the process has left, or leaves within `wait_s`."""

@@ -5,7 +5,7 @@ History of the schema:
 1. first version
 2. what servers resolved and printed at their start, the machine before and after each boot; points by load level
    (`at`), what the client knows of its own health, gaps between chunks, number of GPUs, repetitiveness, answers of
-   greedy requests
+   greedy requests, what could not be proved of attached servers
 """
 
 from __future__ import annotations
@@ -251,6 +251,8 @@ class BootRecord(Stored):
         host_after: and after its end.
         points: those measured, in order.
         failure: what went wrong, `None` when nothing did.
+        unproved: what could not be proved of a server that was attached instead of started, one phrase each; empty
+            for those that were started.
     """
 
     arm: str
@@ -267,6 +269,7 @@ class BootRecord(Stored):
     host_after: dict[str, FreeJson] = Field(default_factory=dict)
     points: tuple[PointRecord, ...]
     failure: Failure | None = None
+    unproved: tuple[str, ...] = ()
 
     def point(self, at: Level) -> PointRecord | None:
         """Return the point at a load level, `None` if it was not measured."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from typing import TYPE_CHECKING, Final
 
@@ -10,21 +11,17 @@ from pytest_specgate.core.errors import ScrapeError
 from pytest_specgate.core.hosts import drift, facts_of
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import measure
-from pytest_specgate.core.profile import MOST_PROCESSES, same
+from pytest_specgate.core.profile import MOST_PROCESSES
+from pytest_specgate.core.proof import NOT_AS_DECLARED
 from pytest_specgate.core.quantities import impossible
 from pytest_specgate.core.records import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pydantic import JsonValue
+    from collections.abc import Iterator, Sequence
 
     from pytest_specgate.core.arms import Arm, ArmPair
-    from pytest_specgate.core.counters import CounterPage
     from pytest_specgate.core.profile import RequestProfile
     from pytest_specgate.core.records import BootRecord, PointRecord
-
-NOT_AS_DECLARED: Final = "arm-not-as-declared"
 
 BUSY_SHARE: Final = 0.9
 """CPU time / wall above which a process of the client hardly rests: what it stamps is its own queue."""
@@ -42,52 +39,6 @@ CHUNK_SHARE: Final = 0.02
 """Relative difference in tokens per chunk above which chunks of two arms are different things."""
 
 
-def unproved(arm: Arm, *, speculative_config: JsonValue, page: CounterPage, model: str) -> Failure | None:
-    """Say why a fresh server is not the arm that was declared, `None` if it is.
-
-    Args:
-        arm: the declaration.
-        speculative_config: what the server resolved, from ``/server_info``; `None` means that speculation is off.
-        page: counters before any traffic.
-        model: name under which the model should be served.
-    """
-    if not isinstance(speculative_config, dict | None):
-        return Failure(
-            reason=NOT_AS_DECLARED,
-            message=f"arm {arm.name}: the server says of its speculation only {speculative_config!r}",
-        )
-    resolved, problem = speculative_config, None
-    if strangers := page.models() - {model}:
-        problem = f"the server counts for model {', '.join(sorted(strangers))}, not for {model}"
-    elif arm.speculates:
-        problem = _speculation_unproved(arm, resolved, positions=len(page.speculation))
-    elif resolved is not None or page.speculation:
-        problem = (
-            f"no speculation is declared, but the server runs it: {page.speculation if resolved is None else resolved}"
-        )
-    return Failure(reason=NOT_AS_DECLARED, message=f"arm {arm.name}: {problem}") if problem else None
-
-
-def _speculation_unproved(arm: Arm, resolved: dict[str, JsonValue] | None, *, positions: int) -> str | None:
-    """Compare what an arm declares of its speculation with what the server resolved and counts."""
-    declared = arm.args["speculative_config"]
-    if resolved is None:
-        return "speculation is declared, but the server resolved none"
-    for name, value in declared.items() if isinstance(declared, dict) else ():
-        # A path to a draft model may be spelt anew; everything else is kept as given.
-        if name != "model" and name in resolved and not same(_plain(name, value), _plain(name, resolved[name])):
-            return f"{name}={value} is declared, but the server resolved {name}={resolved[name]}"
-    k = resolved.get("num_speculative_tokens")
-    return None if k == positions else f"the server resolved k={k}, but counts {positions} draft positions"
-
-
-def _plain(name: str, value: JsonValue) -> JsonValue:
-    """Return a value under the one name that vLLM keeps of several: ``[ngram]``, ``deepseek_mtp``."""
-    if name != "method" or not isinstance(value, str):
-        return value
-    return "mtp" if value.endswith("mtp") else value.strip("[]")
-
-
 def boot_problem(arm: Arm, boot: BootRecord, profile: RequestProfile) -> Failure | None:
     """Return the first reason why a boot cannot be judged at all, `None` if there is none."""
     if boot.failure is not None:
@@ -100,6 +51,17 @@ def boot_problem(arm: Arm, boot: BootRecord, profile: RequestProfile) -> Failure
     if missing:
         points = ", ".join(map(level_label, missing))
         return Failure(reason="not-measured", message=f"arm {arm.name}, round {boot.round}: {points} was not measured")
+    return None
+
+
+def drifted_between(boots: Sequence[BootRecord]) -> Failure | None:
+    """Return why boots of one window were not on one machine, in the order in which they ran; `None` if they were."""
+    for earlier, later in itertools.pairwise(boots):
+        drifted = drift(facts_of(earlier.host_after), facts_of(later.host_before))
+        if drifted:
+            place = f"between {earlier.arm}, round {earlier.round}, and {later.arm}, round {later.round}"
+            text = "; ".join(found.sentence for found in drifted)
+            return Failure(reason="host-drift", message=f"the machine changed {place}: {text}")
     return None
 
 

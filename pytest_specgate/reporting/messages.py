@@ -16,6 +16,7 @@ from pytest_specgate.core.quantities import bunched_sends
 from pytest_specgate.core.statistics import ALPHA_FAIL, ALPHA_PASS, raw_change
 from pytest_specgate.core.verdict import Outcome
 from pytest_specgate.reporting.differences import difference_lines
+from pytest_specgate.reporting.engines import build_lines, engine_lines
 from pytest_specgate.reporting.figures import percent, unit_text, value_text
 from pytest_specgate.reporting.outputs import output_lines
 from pytest_specgate.reporting.prompts import prompts_text, speculation_caption
@@ -30,7 +31,7 @@ from pytest_specgate.reporting.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_specgate.core.arms import ArmPair
     from pytest_specgate.core.gate import Gate
@@ -135,6 +136,7 @@ def window_lines(
         verdicts = [verdict for entry in judged if entry.gate.pair == pair for verdict in entry.verdicts]
         yield pair_table(pair, record, verdicts)
         yield from point_notes(pair, record)
+        yield from build_lines(pair, record)
         yield from _other_differences(pair, record)
     readable = _readable_boots(pairs, record)
     speculation = speculation_table(readable, record)
@@ -189,19 +191,7 @@ def _window_head(record: WindowRecord) -> Iterator[str]:
     yield f"host: {describe(host)} (class {host_class(host)})"
     after = [trouble for boot in record.boots for trouble in troubles(facts_of(boot.host_after))]
     yield from dict.fromkeys(f"host: {trouble}" for trouble in [*troubles(host), *after])
-    engines: dict[str, list[str]] = {}
-    for arm, facts in record.engine.items():
-        engines.setdefault(_engine_text(facts), []).append(arm)
-    for text, arms in engines.items():
-        of = f" ({', '.join(arms)})" if len(engines) > 1 else ""
-        yield f"engine: {text}{of}"
-
-
-def _engine_text(facts: Mapping[str, object]) -> str:
-    if facts.get("command"):
-        return str(facts["command"])
-    build = f"{facts.get('distribution')} {facts.get('version')}"
-    return f"{build}, torch {facts.get('torch')}, Python {facts.get('python')}"
+    yield from engine_lines(record)
 
 
 def _window_foot(

@@ -58,6 +58,7 @@ class Target:
     model: str = "tiny"
     command: str = "stub"
     boot_s: float = 0.0
+    attached: bool = False
 
     def ensure_alive(self, *, wait_s: float = 0.0) -> None:
         """Do nothing."""

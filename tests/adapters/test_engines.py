@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-RECORD = "vllm/__init__.py,sha256=abc,12\n"
+PACKED = ("vllm/__init__.py", "sha256=abc")
+RECORD = f"{','.join(PACKED)},12\n"
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def interpreter(tmp_path: Path) -> Callable[[str], Path]:
 def install(tmp_path: Path, interpreter: Callable[[str], Path]) -> Callable[..., Path]:
     """A function that gives an interpreter with some packages: names of distributions, and whether vllm imports."""
 
-    def make(*distributions: str, importable: bool = True) -> Path:
+    def make(*distributions: str, importable: bool = True, record: str = RECORD) -> Path:
         site = tmp_path / "site"
         site.mkdir()
         if importable:
@@ -52,7 +53,7 @@ def install(tmp_path: Path, interpreter: Callable[[str], Path]) -> Callable[...,
             info = site / f"{name.replace('-', '_')}-{version}.dist-info"
             info.mkdir()
             (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-            (info / "RECORD").write_text(RECORD)
+            (info / "RECORD").write_text(record)
         return interpreter(f'PYTHONPATH="{site}" exec "{sys.executable}" -S "$@"')
 
     return make
@@ -65,9 +66,28 @@ def test_an_install_is_known_by_its_metadata(install: Callable[..., Path], name:
 
     assert (facts["distribution"], facts["version"]) == (name, "0.32.0")
     assert (facts["torch"], facts["transformers"]) == ("2.13.0+cpu", "5.19.0")
-    assert facts["record_sha256"] == hashlib.sha256(RECORD.encode()).hexdigest()
+    assert facts["record_sha256"] == hashlib.sha256(json.dumps([PACKED]).encode()).hexdigest()
     assert facts["python"] == platform.python_version()
     assert facts["prefix"] == sys.base_prefix
+
+
+OWN = """\
+../../../bin/vllm,sha256=of-another-shebang,220
+vllm/__pycache__/__init__.cpython-311.pyc,,
+vllm-0.32.0.dist-info/INSTALLER,sha256=pip,4
+vllm-0.32.0.dist-info/RECORD,,
+vllm-0.32.0.dist-info/REQUESTED,sha256=empty,0
+vllm-0.32.0.dist-info/direct_url.json,sha256=where,80
+"""
+
+
+@pytest.mark.parametrize(("record", "same"), [(RECORD, True), (RECORD.replace("abc", "abd"), False), ("", False)])
+def test_what_an_installer_adds_belongs_to_no_build(install: Callable[..., Path], record: str, *, same: bool) -> None:
+    """Two installs of one wheel are one build, whoever installed them and wherever; another file is another build."""
+    facts = probe(install("vllm==0.32.0", record=OWN + record))
+
+    assert (facts["record_sha256"] == hashlib.sha256(json.dumps([PACKED]).encode()).hexdigest()) == same
+    assert (facts["record_sha256"] is None) == (not record)
 
 
 def test_the_build_of_torch_is_told_without_importing_it(install: Callable[..., Path], tmp_path: Path) -> None:

@@ -272,6 +272,30 @@ def test_two_names_of_one_install_are_no_pair_of_engines(make_engine: MakeEngine
     make_engine(()).check_pair(pair)
 
 
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [({}, True), ({"torch": "2.13.1"}, False), ({"record_sha256": "cd"}, False), ({"version": "0.32.0.dev1"}, False)],
+)
+def test_two_installs_of_one_release_are_no_pair_of_engines(
+    make_engine: MakeEngine, tmp_path: Path, changes: dict[str, str], *, refused: bool
+) -> None:
+    """One wheel in two environments is one build, unless it runs on another torch, or its files may have changed."""
+    same = {"distribution": "vllm", "version": "0.32.0", "record_sha256": "ab", "torch": "2.13.0"}
+    pythons = []
+    for name, facts in (("one", same), ("two", {**same, **changes})):
+        python = tmp_path / name
+        python.write_text(f"#!/bin/sh\necho '{json.dumps({**facts, 'prefix': f'/{name}'})}'\n")
+        python.chmod(0o755)
+        pythons.append(str(python))
+    reference, candidate = tiny(python=pythons[0]), tiny("next", python=pythons[1])
+    pair = ArmPair(reference=reference, candidate=candidate, varies="engine", profile=PROFILE)
+    if refused:
+        with pytest.raises(UsageError, match="/one and /two hold the same build: vllm 0.32.0, with the same files"):
+            make_engine(()).check_pair(pair)
+    else:
+        make_engine(()).check_pair(pair)
+
+
 def test_a_pair_with_one_engine_needs_only_one(make_engine: MakeEngine) -> None:
     """Where the engine does not vary, both arms run one install, and no interpreter is asked."""
     pair = ArmPair(reference=tiny(), candidate=tiny("eager", args={"x": True}), varies="args.x", profile=PROFILE)

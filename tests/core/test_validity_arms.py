@@ -8,8 +8,8 @@ import pytest
 
 from pytest_specgate.core import counters
 from pytest_specgate.core.errors import ScrapeError
+from pytest_specgate.core.proof import unproved
 from pytest_specgate.core.records import Failure
-from pytest_specgate.core.validity import unproved
 
 if TYPE_CHECKING:
     from pytest_specgate.core.counters import CounterPage
@@ -30,10 +30,15 @@ def _resolved(k: int | None) -> Any:
     return None if k is None else {"method": "ngram", "num_speculative_tokens": k}
 
 
+def _told(speculation: Any) -> dict[str, Any]:
+    """Return what a server tells of its resolved configuration."""
+    return {"speculative_config": speculation}
+
+
 def _problem(build: type[Build], declared: dict[str, Any], resolved: dict[str, Any], *, counted: int = 4) -> str | None:
     """Return what is said of an arm `x` whose server resolved a configuration and counts some positions."""
     arm = build.arm().vary("x", args={"speculative_config": declared})
-    seen = unproved(arm, speculative_config=resolved, page=_page(build, positions=counted), model="tiny")
+    seen = unproved(arm, config=_told(resolved), page=_page(build, positions=counted), model="tiny")
     assert seen is None or seen.reason == "arm-not-as-declared"
     return None if seen is None else seen.message
 
@@ -43,7 +48,7 @@ def test_an_arm_as_declared_is_proved(build: type[Build], k: int | None) -> None
     """A server that resolved and counts what was declared raises no doubt."""
     page = _page(build, positions=k or 0)
 
-    assert unproved(build.arm(k), speculative_config=_resolved(k), page=page, model="tiny") is None
+    assert unproved(build.arm(k), config=_told(_resolved(k)), page=page, model="tiny") is None
 
 
 RUNS = "arm off: no speculation is declared, but the server runs it: "
@@ -73,7 +78,7 @@ def test_an_arm_that_is_not_as_declared(
     """What the server resolved and what it counts must both be the declaration, in either direction."""
     page = _page(build, positions=counted)
 
-    seen = unproved(build.arm(declared), speculative_config=_resolved(resolved), page=page, model="tiny")
+    seen = unproved(build.arm(declared), config=_told(_resolved(resolved)), page=page, model="tiny")
 
     assert seen == Failure(reason="arm-not-as-declared", message=problem)
 
@@ -86,7 +91,7 @@ def test_a_resolved_configuration_of_another_form_proves_nothing(
     """What the server says of its speculation in a form that cannot be compared proves neither on nor off."""
     arm = build.arm(declared)
 
-    seen = unproved(arm, speculative_config=config, page=_page(build, positions=declared or 0), model="tiny")
+    seen = unproved(arm, config=_told(config), page=_page(build, positions=declared or 0), model="tiny")
 
     assert seen is not None
     assert seen.message == f"arm {arm.name}: the server says of its speculation only {config!r}"
@@ -102,7 +107,7 @@ def test_case_53_section_b_of_another_model(build: type[Build], captured: type[C
     pages = page, page.model_copy(update={"samples": tuple(other)})
 
     ours, theirs = (
-        unproved(build.arm(4), speculative_config=_resolved(4), page=seen, model="Qwen/Qwen3-0.6B") for seen in pages
+        unproved(build.arm(4), config=_told(_resolved(4)), page=seen, model="Qwen/Qwen3-0.6B") for seen in pages
     )
 
     assert ours is None
@@ -114,7 +119,7 @@ def test_case_53_somebody_elses_model(build: type[Build]) -> None:
     """Case 53: a page that counts for another model is not our server's, and both names are said."""
     page = _page(build, positions=4, model="other")
 
-    seen = unproved(build.arm(4), speculative_config=_resolved(4), page=page, model="tiny")
+    seen = unproved(build.arm(4), config=_told(_resolved(4)), page=page, model="tiny")
 
     assert seen is not None
     assert seen.message == "arm k4: the server counts for model other, not for tiny"
@@ -213,4 +218,4 @@ def test_positions_that_are_no_numbers_are_unreadable(build: type[Build]) -> Non
     page = _page(build).model_copy(update={"samples": tuple(odd)})
 
     with pytest.raises(ScrapeError, match="draft positions that are no numbers"):
-        unproved(build.arm(1), speculative_config=_resolved(1), page=page, model="tiny")
+        unproved(build.arm(1), config=_told(_resolved(1)), page=page, model="tiny")

@@ -58,6 +58,11 @@ class Boot:
     boot_s: float = 30.0
 
     @property
+    def attached(self) -> bool:
+        """Whether the world has it run elsewhere."""
+        return self.world.attached
+
+    @property
     def url(self) -> str:
         """No real address."""
         return f"http://{self.arm.name}"
@@ -126,6 +131,7 @@ class World:
         saved: every state that was stored.
         told: every line of progress.
         dead: whether the running server has left.
+        attached: whether servers run elsewhere.
         files: of the user, by path.
     """
 
@@ -142,6 +148,7 @@ class World:
         self.saved: list[WindowRecord] = []
         self.told: list[str] = []
         self.dead = False
+        self.attached = False
         self.files: dict[str, str] = {}
         self._boots: Counter[str] = Counter()
 

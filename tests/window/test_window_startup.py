@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from pytest_specgate.core import validity
+from pytest_specgate.core import judge, proof, validity
 from pytest_specgate.core.confounds import starts_of
 from pytest_specgate.core.hosts import known, stored
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from tests.window.conftest import Declare, World
 
 
@@ -34,7 +36,7 @@ def test_an_argument_that_was_resolved_otherwise_stops_the_boot(world: World, de
     failure = record.boots[0].failure
 
     assert failure is not None
-    assert failure.reason == validity.NOT_AS_DECLARED
+    assert failure.reason == proof.NOT_AS_DECLARED
     assert "max_model_len" in failure.message
     assert "64" in failure.message
     assert "32" in failure.message
@@ -56,3 +58,38 @@ def test_a_machine_that_changed_under_a_boot_is_no_measurement(world: World, dec
     assert "570" in found.message
     assert "580" in found.message
     assert validity.boot_problem(pair.reference, steady, pair.profile) is None
+
+
+def test_a_machine_that_changed_between_two_boots_is_no_measurement(world: World, declare: type[Declare]) -> None:
+    """What is stable must be the same for all boots that are compared, not only before and after each."""
+    pair = declare.pair(None, 4, rounds=2)
+    record = world.measure(pair)
+    facts = [stored({"gpu_driver": known(driver)}) for driver in ("570", "570", "580", "580")]
+    boots = [
+        boot.model_copy(update={"host_before": fact, "host_after": fact})
+        for boot, fact in zip(record.boots, facts, strict=True)
+    ]
+    problem = judge.pair_problem(pair, record.model_copy(update={"boots": tuple(boots)}))
+
+    assert problem is not None
+    assert problem.reason == "host-drift"
+    assert problem.message == (
+        "the machine changed between k4, round 1, and k4, round 2: gpu_driver was 570, and is now 580"
+    )
+
+
+def test_a_server_of_another_version_than_its_install_is_not_the_arm(declare: type[Declare]) -> None:
+    """What answers must be what was installed for it; a local part of a version is no difference."""
+    pair = declare.pair(None, 4)
+    cases: tuple[tuple[dict[str, JsonValue], str | None], ...] = (
+        ({"version": "0.32.0"}, "0.31.0"),
+        ({"version": "0.32.0"}, "0.32.0+cpu"),
+        ({"version": "0.32.1.dev3", "development": True}, "0.32.0"),
+        ({"command": "serve"}, "0.31.0"),
+        ({"version": "0.32.0"}, None),
+    )
+    seen = [proof.other_build(pair.reference, facts, version=version) for facts, version in cases]
+
+    assert seen[1:] == [None] * 4
+    assert seen[0] is not None
+    assert seen[0].message == "arm off: the server says that it is vLLM 0.31.0, but 0.32.0 is installed for it"

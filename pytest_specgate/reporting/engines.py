@@ -1,0 +1,57 @@
+"""Engines as text: which build served each arm, in what two builds differ, what is not proved of attached servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pytest_specgate.core.confounds import attached_of, build_differences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_specgate.core.arms import ArmPair
+    from pytest_specgate.core.records import WindowRecord
+
+_DIGEST_SHOWN: Final = 12
+
+
+def engine_lines(record: WindowRecord) -> Iterator[str]:
+    """Name the engine of every arm, once for those that share one."""
+    engines: dict[str, list[str]] = {}
+    for name, facts in record.engine.items():
+        engines.setdefault(_engine_text(facts), []).append(name)
+    for text, arms in engines.items():
+        of = f" ({', '.join(arms)})" if len(engines) > 1 else ""
+        yield f"engine: {text}{of}"
+    for arm in record.arms:
+        if unproved := attached_of(arm.name, record):
+            yield f"{arm.name} was attached, so this is not proved: {'; '.join(unproved)}"
+
+
+def _engine_text(facts: Mapping[str, object]) -> str:
+    if facts.get("command"):
+        return str(facts["command"])
+    if facts.get("attached"):
+        version = facts.get("version")
+        return f"attached at {facts['attached']}, {f'vLLM {version}' if version else 'which does not tell its version'}"
+    build = f"{facts.get('distribution')} {facts.get('version')}"
+    kind = " (development install)" if facts.get("development") else ""
+    image = f", image {facts['image_digest']}" if facts.get("image_digest") else ""
+    return f"{build}{kind}, torch {facts.get('torch')}, Python {facts.get('python')}{image}"
+
+
+def build_lines(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
+    """Show the engine builds of a pair side by side, where they differ or ought to."""
+    differences = build_differences(pair, record)
+    title = f"engine builds, {pair.reference.name} -> {pair.candidate.name}"
+    if differences:
+        shown = [f"{name} {_short(left)} -> {_short(right)}" for name, (left, right) in differences.items()]
+        yield f"{title}: {', '.join(shown)}"
+    elif "engine" in pair.paths:
+        yield f"{title}: nothing that they tell sets them apart, and their files may change under one version"
+
+
+def _short(value: object) -> str:
+    text = "none" if value is None else str(value)
+    digest = len(text) == 64 and set(text) <= set("0123456789abcdef")
+    return text[:_DIGEST_SHOWN] if digest else text
