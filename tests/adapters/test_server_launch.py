@@ -290,7 +290,7 @@ def test_two_installs_of_one_release_are_no_pair_of_engines(
     reference, candidate = tiny(python=pythons[0]), tiny("next", python=pythons[1])
     pair = ArmPair(reference=reference, candidate=candidate, varies="engine", profile=PROFILE)
     if refused:
-        with pytest.raises(UsageError, match="/one and /two hold the same build: vllm 0.32.0, with the same files"):
+        with pytest.raises(UsageError, match=r"/one and /two hold the same build: vllm 0\.32\.0, with"):
             make_engine(()).check_pair(pair)
     else:
         make_engine(()).check_pair(pair)
