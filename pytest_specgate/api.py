@@ -9,10 +9,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from pytest_specgate.core import metrics as table
 from pytest_specgate.core.arms import ArmPair, arms_of
 from pytest_specgate.core.declared import fraction_of, known_keywords
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.gate import AnyThreshold, NoiseFloor, OutputsThreshold, Threshold
+from pytest_specgate.core.thresholds import (
+    CALIBRATED,
+    CURVE_METRIC,
+    AnyThreshold,
+    CurveThreshold,
+    LimitThreshold,
+    NoiseFloor,
+    OutputsThreshold,
+    Threshold,
+)
+from pytest_specgate.core.units import amount_of, points_of
 from pytest_specgate.names import GATE_MARK, PAIRS_MARK, THRESHOLD_FIXTURE, WINDOW_FIXTURE
 
 if TYPE_CHECKING:
@@ -24,37 +35,57 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 @known_keywords
-def noise_floor(floor: str, *, source: str) -> NoiseFloor:
-    """Declare a noise floor: 95 % of single-round A/A differences lie within ±floor.
+def noise_floor(floor: str | None = None, *, source: str | None = None) -> NoiseFloor:
+    """Name a noise floor: 95 % of single-round A/A differences lie within ±floor.
 
     Args:
-        floor: a percentage with its unit, as ``"0.4%"``.
-        source: where the figure comes from; every report that rests on it quotes this.
+        floor: a percentage with its unit, as ``"0.4%"``, or points of a share, as ``"1pp"``; without one, the floor
+            that ``pytest --specgate-calibrate`` has measured on this class of machine.
+        source: where a declared figure comes from; every report that rests on it quotes this.
 
     Raises:
         UsageError: the floor has no unit or is no positive percentage, or the source is missing.
     """
-    return NoiseFloor(fraction_of("noise_floor", floor), source)
+    if floor is None:
+        if source is not None:
+            raise UsageError("noise_floor(source=...) has no floor: the calibrated one has its source itself")
+        return CALIBRATED
+    if source is None:
+        raise UsageError(f"noise_floor({floor!r}) needs source='...': where the figure comes from")
+    fraction, points = _margin("noise_floor", floor)
+    return NoiseFloor(fraction, source, points)
 
 
 @known_keywords
-def not_worse(metric: str, *, at: Level, margin: str | NoiseFloor, noise: NoiseFloor | None = None) -> Threshold:
+def not_worse(
+    metric: str,
+    *,
+    at: Level,
+    margin: str | NoiseFloor,
+    noise: NoiseFloor | None = None,
+    allowance: str | None = None,
+) -> Threshold:
     """Claim that the candidate is not worse than the reference by more than a margin.
 
     Args:
         metric: name in the metric table, as ``"output_throughput"`` or ``"ttft_p50"``.
         at: load level of the point: a concurrency as 8, an arrival rate as ``"4/s"``.
-        margin: the largest loss that is still called "not worse", as ``"0.8%"``; a noise floor sets margin and noise.
-        noise: declared noise floor; without one the rounds of the run itself have to show the noise (3 or more).
+        margin: the largest loss that is still called "not worse", as ``"0.8%"``; of a share also in points, as
+            ``"2pp"``; a noise floor sets margin and noise.
+        noise: noise floor; without one a calibration is used where there is one, else the rounds of the run itself have
+            to show the noise (3 or more).
+        allowance: a loss in the metric's unit that is tolerated in any case, as ``"1ms"``.
 
     Raises:
-        UsageError: an unknown metric, a margin without unit, a margin and a noise floor that both declare the noise.
+        UsageError: an unknown metric, a margin without unit, a margin and a noise floor that both name the noise.
     """
+    allowed = 0.0 if allowance is None else amount_of("allowance", allowance, table.metric(metric).unit)
     if isinstance(margin, NoiseFloor):
         if noise is not None:
-            raise UsageError("margin=noise_floor(...) declares the noise already; leave noise= out")
-        return Threshold(metric, at, "not_worse", margin.fraction, margin)
-    return Threshold(metric, at, "not_worse", fraction_of("margin", margin), noise)
+            raise UsageError("margin=noise_floor(...) names the noise already; leave noise= out")
+        return Threshold(metric, at, "not_worse", margin.fraction, margin, allowed, margin.points)
+    fraction, points = _margin("margin", margin)
+    return Threshold(metric, at, "not_worse", fraction, noise, allowed, points)
 
 
 @known_keywords
@@ -64,13 +95,85 @@ def better(metric: str, *, at: Level, by: str, noise: NoiseFloor | None = None) 
     Args:
         metric: name in the metric table.
         at: load level of the point: a concurrency as 8, an arrival rate as ``"4/s"``.
-        by: the smallest gain that supports the claim, as ``"50%"`` of the reference's value.
-        noise: declared noise floor, as for `not_worse`.
+        by: the smallest gain that supports the claim, as ``"50%"`` of the reference's value; of a share also in points.
+        noise: noise floor, as for `not_worse`.
 
     Raises:
         UsageError: an unknown metric, or a gain without unit.
     """
-    return Threshold(metric, at, "better", fraction_of("by", by), noise)
+    fraction, points = _margin("by", by)
+    return Threshold(metric, at, "better", fraction, noise, 0.0, points)
+
+
+@known_keywords
+def equivalent(metric: str, *, at: Level, within: str, noise: NoiseFloor | None = None) -> Threshold:
+    """Claim that the candidate is neither better nor worse than the reference by more than a width.
+
+    Args:
+        metric: name in the metric table.
+        at: load level of the point: a concurrency as 8, an arrival rate as ``"4/s"``.
+        within: the largest change, up or down, that is still called "equivalent", as ``"3%"``; of a share also in
+            points.
+        noise: noise floor, as for `not_worse`.
+
+    Raises:
+        UsageError: an unknown metric, or a width without unit.
+    """
+    fraction, points = _margin("within", within)
+    return Threshold(metric, at, "equivalent", fraction, noise, 0.0, points)
+
+
+@known_keywords
+def at_least(metric: str, *, at: Level, limit: str) -> LimitThreshold:
+    """Claim that a metric of the candidate is at least a limit, in every boot.
+
+    Args:
+        metric: name in the metric table.
+        at: load level of the point: a concurrency as 8, an arrival rate as ``"4/s"``.
+        limit: in the metric's unit, as ``"250 tokens/s"`` or ``"60%"``; a value equal to it keeps it.
+
+    Raises:
+        UsageError: an unknown metric, one of which less is better, or a limit without its unit.
+    """
+    return LimitThreshold(metric, at, "at_least", amount_of("limit", limit, table.metric(metric).unit))
+
+
+@known_keywords
+def at_most(metric: str, *, at: Level, limit: str) -> LimitThreshold:
+    """Claim that a metric of the candidate is at most a limit, in every boot.
+
+    Args:
+        metric: name in the metric table.
+        at: load level of the point: a concurrency as 8, an arrival rate as ``"4/s"``.
+        limit: in the metric's unit, as ``"200ms"``, or a plain number for a count; a value equal to it keeps it.
+
+    Raises:
+        UsageError: an unknown metric, one of which more is better, or a limit without its unit.
+    """
+    return LimitThreshold(metric, at, "at_most", amount_of("limit", limit, table.metric(metric).unit))
+
+
+@known_keywords
+def faster_only_up_to(last: Level, *, metric: str = CURVE_METRIC, noise: NoiseFloor | None = None) -> CurveThreshold:
+    """Claim that the candidate is better up to a load level, and worse at every level beyond.
+
+    All load levels of the profile are judged together, with simultaneous intervals; no mean over them decides.
+
+    Args:
+        last: the last level at which the candidate is better: a concurrency as 8, an arrival rate as ``"4/s"``.
+        metric: what "better" is measured by.
+        noise: noise floor of every level, as for `not_worse`.
+
+    Raises:
+        UsageError: an unknown metric.
+    """
+    return CurveThreshold(last, metric, noise)
+
+
+def _margin(name: str, text: str) -> tuple[float, bool]:
+    """Return a margin as a fraction, and whether it is in points."""
+    points = points_of(text)
+    return (fraction_of(name, text), False) if points is None else (points, True)
 
 
 @known_keywords

@@ -8,9 +8,9 @@ from pytest_specgate.core.differences import StartUp
 from pytest_specgate.core.errors import LoadError, ScrapeError, ServerDiedError, ServerError, ServerStartError
 from pytest_specgate.core.identity import observed_fields, sent_hash
 from pytest_specgate.core.levels import level_label
-from pytest_specgate.core.proof import NOT_AS_DECLARED, UNSEEN, other_build, unproved, untold
+from pytest_specgate.core.proof import UNNAMED, UNSEEN, other_build, speculation_of, unproved, untold
 from pytest_specgate.core.records import Failure, PointRecord, redacted, redacted_arm
-from pytest_specgate.core.resolved import disproved, flattened, gpus_of
+from pytest_specgate.core.resolved import flattened, gpus_of
 from pytest_specgate.core.startup_log import startup_lines
 from pytest_specgate.core.validity import failed_requests
 
@@ -44,7 +44,7 @@ class Boot:
         command: what was started, as a user would type it; empty before.
         boot_s: from the start of the process to its first answer; `None` before, and where nobody saw it start.
         profile: the request profile as it was put on this server, as far as it came.
-        resolved: what the server told of its resolved configuration, as far as it is used.
+        resolved: what the server told of its speculation (method, model and k) and of its GPUs.
         startup: what the start is compared by; `None` when the server does not tell, or did not come that far.
         unproved: what nobody can prove of a server that was attached.
         points: those measured so far.
@@ -121,14 +121,18 @@ class Boot:
         """Take what a server tells of itself, and return why it is not the arm that was declared."""
         config = self._told(server)
         if config is not None:
-            arm = redacted_arm(self.arm)
             self._gpus, self.startup = gpus_of(config), self._startup(server, config)
-            self.resolved = {"speculative_config": config.get("speculative_config"), "gpus": self._gpus}
-            if disproof := disproved(arm.args, self.startup.config, env=arm.env):
-                text = f"arm {arm.name}: {'; '.join(proof.sentence for proof in disproof)}"
-                return Failure(reason=NOT_AS_DECLARED, message=text)
+            self.resolved = {"speculative_config": speculation_of(self.startup.config), "gpus": self._gpus}
+        if server.attached and not page.models():
+            self.unproved = (*self.unproved, UNNAMED)
         other = other_build(self.arm, self._ports.engine.facts(self.arm), version=page.version)
-        return other or unproved(self.arm, config=config, page=page, model=server.model)
+        return other or unproved(
+            redacted_arm(self.arm),
+            config=self.startup.config if self.startup else None,
+            page=page,
+            model=server.model,
+            launched=not server.attached,
+        )
 
     def _told(self, server: Server) -> dict[str, JsonValue] | None:
         """Return the configuration that a server resolved; an attached one need not tell."""
@@ -143,9 +147,11 @@ class Boot:
 
     def _startup(self, server: Server, config: ProfileFields) -> StartUp:
         """Return what the start of a server is compared by, without secrets."""
-        flat = redacted(flattened(config, self._ports.pages.resolved_environment(server)))
-        assert isinstance(flat, dict), "a mapping stays one"
-        return StartUp(flat, startup_lines(server.startup_log()))
+        # Before it is flattened: only the name of the whole gives away that what lies deep inside it is a secret.
+        known, settings = redacted(config), redacted(self._ports.pages.resolved_environment(server))
+        assert isinstance(known, dict), "a mapping stays one"
+        assert isinstance(settings, dict), "and so does the other"
+        return StartUp(flattened(known, settings), startup_lines(server.startup_log()))
 
     def _point(self, server: Server, bodies: Sequence[bytes], *, at: Level, before: CounterPage) -> PointRecord:
         ours = server.process_ids()

@@ -14,17 +14,19 @@ from pytest_specgate.options import OPTIONS_KEY
 from pytest_specgate.translate import one_sentence, teller
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_specgate.adapters.attached import AttachingEngine
+    from pytest_specgate.adapters.job_devices import JobDevices
+    from pytest_specgate.adapters.leftovers import Leftovers
     from pytest_specgate.adapters.locks import MachineLock
     from pytest_specgate.adapters.server import VllmEngine
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.errors import ServerStartError
-    from pytest_specgate.core.gate import AnyThreshold
     from pytest_specgate.core.measured import MeasuredWindow
     from pytest_specgate.core.ports import Server
+    from pytest_specgate.core.thresholds import AnyThreshold
     from pytest_specgate.core.verdict import Verdict
     from pytest_specgate.options import GateOptions
     from pytest_specgate.session import GateSession
@@ -117,11 +119,29 @@ class LocalWiring:
     @functools.cached_property
     def _lock(self) -> MachineLock:
         """The right to use the machine: one object for the session, which may take it again and again."""
-        from pytest_specgate.adapters.locks import MachineLock  # noqa: PLC0415  - only gates pay for it
-        from pytest_specgate.adapters.state import state_folder  # noqa: PLC0415
+        from pytest_specgate.adapters.lock_folder import lock_folder  # noqa: PLC0415  - only gates pay for it
+        from pytest_specgate.adapters.locks import MachineLock  # noqa: PLC0415
 
-        folder = state_folder(self._environment) / "locks"
+        folder = lock_folder(self._environment, say=self._say)
         return MachineLock(self._options.devices, folder=folder, wait_s=self._options.lock_wait_s, say=self._say)
+
+    @functools.cached_property
+    def _devices(self) -> JobDevices:
+        """The devices of this job: one object for the session, which tells only once what cannot be checked."""
+        from pytest_specgate.adapters.job_devices import JobDevices  # noqa: PLC0415  - only gates pay for it
+
+        options = self._options
+        return JobDevices(options.devices, variables=options.engine_env, environment=self._environment, say=self._say)
+
+    def _check_devices(self, arms: Iterable[Arm]) -> None:
+        self._devices.check(arm for arm in arms if arm.name not in self._options.attach)
+
+    @functools.cached_property
+    def _leftovers(self) -> Leftovers:
+        """What could not be ended: one object for the session, so that nothing is started beside it, by whomever."""
+        from pytest_specgate.adapters.leftovers import Leftovers  # noqa: PLC0415  - only gates pay for it
+
+        return Leftovers()
 
     def check(self, pairs: Sequence[ArmPair]) -> None:
         """Raise `UsageError` for what would stop a pair from being measured."""
@@ -131,6 +151,7 @@ class LocalWiring:
         check_files([pair.profile for pair in pairs], root=self._root)
         names = {arm.name for pair in pairs for arm in pair.arms}
         check_addresses(self._options.attach, arms=names, say=self._say)
+        self._check_devices(arm for pair in pairs for arm in pair.arms)
         engine = self._engine(self._options.results)
         for pair in pairs:
             for arm in pair.arms:
@@ -148,7 +169,7 @@ class LocalWiring:
         from pytest_specgate.core.ports import Ports  # noqa: PLC0415
         from pytest_specgate.window import measure  # noqa: PLC0415
 
-        host = LocalHost()
+        host = LocalHost(gpus=self._devices.facts)
         folder = self._options.results / window_name(host.now(), plan.profile)
         store = FileStore(folder)
         with self._lock, contextlib.closing(HttpPages()) as pages:
@@ -184,12 +205,16 @@ class LocalWiring:
         if self._servers is None:
             self._servers = self._engine(self._options.results / f"servers-{os.getpid()}")
         self._servers.check(arm)
+        self._check_devices([arm])
+        if arm.name not in self._options.attach:
+            self._say(f"{arm.name}: starting its server")
         stack = contextlib.ExitStack()
         try:
             server = stack.enter_context(self._servers.start(arm))
         except ServerStartError as error:
-            # It would take as long to fail for the next test that asks for it.
-            self._dead.append((arm, error))
+            # It would take as long to fail for the next test that asks for it; a machine in use may be free by then.
+            if error.command:
+                self._dead.append((arm, error))
             raise
         self._kept = _KeptServer(arm, server, stack)
         return server
@@ -208,25 +233,28 @@ class LocalWiring:
         return AttachingEngine(options.attach, launcher=launcher, wait_s=options.start_limit_s)
 
     def _launcher(self, log_folder: Path) -> VllmEngine:
-        from pytest_specgate.adapters.devices import NvidiaMemory  # noqa: PLC0415  - only gates pay for it
+        from pytest_specgate.adapters.engines import IMAGE_DIGEST  # noqa: PLC0415  - only gates pay for it
+        from pytest_specgate.adapters.processes import DEFAULT_LIMITS  # noqa: PLC0415
         from pytest_specgate.adapters.server import EngineOptions, VllmEngine  # noqa: PLC0415
         from pytest_specgate.adapters.state import ServerNotes, state_folder  # noqa: PLC0415
 
-        devices = self._options.devices or self._environment.get("CUDA_VISIBLE_DEVICES")
-        # What a job has to itself is also all that its servers see.
-        visible = {"CUDA_VISIBLE_DEVICES": self._options.devices} if self._options.devices else {}
+        image = {IMAGE_DIGEST: self._options.image_digest} if self._options.image_digest else {}
+        limits = DEFAULT_LIMITS.scaled(self._options.stop_limit_s)
         return VllmEngine(
             EngineOptions(
                 python=self._options.engine_python,
                 command=self._options.engine_command,
-                environment=self._environment,
+                environment={**self._environment, **image},
                 start_limit_s=self._options.start_limit_s,
                 log_folder=log_folder,
                 arguments=self._options.engine_args,
-                variables={**visible, **self._options.engine_env},
+                # What a job has to itself is also all that its servers see.
+                variables={**self._devices.variables, **self._options.engine_env},
+                limits=limits,
                 lock=self._lock,
-                notes=ServerNotes(state_folder(self._environment) / "servers", say=self._say),
-                memory=NvidiaMemory(devices),
+                leftovers=self._leftovers,
+                notes=ServerNotes(state_folder(self._environment) / "servers", say=self._say, limits=limits),
+                memory=self._devices.memory,
                 say=self._say,
             )
         )

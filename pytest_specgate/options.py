@@ -39,7 +39,10 @@ class GateOptions:
         strict: whether doubts fail that would else be shown.
         lock_wait_s: longest time to wait for other jobs on this machine or these devices, in seconds.
         attach: base address by name of the arm, for servers that run elsewhere.
-        given: the options that were set, wherever, as they would be typed: to run something again alike.
+        image_digest: of the container image that the engine comes from; `None` where it is not told.
+        stop_limit_s: longest time that a server may take to end after SIGINT, in seconds; all that follows scales
+            with it.
+        texts: the options that were set, wherever, by flag, as they were written; empty for switches.
     """
 
     engine_python: Path
@@ -53,7 +56,14 @@ class GateOptions:
     engine_args: tuple[str, ...] = ()
     engine_env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     attach: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    given: tuple[str, ...] = ()
+    image_digest: str | None = None
+    stop_limit_s: float = 20.0
+    texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The options that were set, as they would be typed, without secrets: to run something again alike."""
+        return tuple(_typed(flag, text) for flag, text in self.texts.items())
 
     def rounds_of(self, arms: Iterable[str]) -> int | None:
         """Return n_max of a pair of arms, by name; `None` leaves it to the gate file.
@@ -75,10 +85,6 @@ class _Option:
     help: str
     switch: bool = False
     """Whether the flag alone means ``yes``; environment and ini file say ``yes`` or ``no``."""
-
-    def typed(self, text: str) -> str:
-        """Return the option as a user would type it."""
-        return self.flag if self.switch else f"{self.flag}={shlex.quote(text)}"
 
     @property
     def flag(self) -> str:
@@ -122,6 +128,12 @@ _OPTIONS: Final = (
         "Servers that run elsewhere, as `off=http://10.0.0.5:8000 k4=http://10.0.0.6:8000`: they are measured in one "
         "round, and the report says what could not be proved of them.",
     ),
+    _Option(
+        "image_digest",
+        "DIGEST",
+        "Digest of the container image that the engine comes from, as sha256:...: it is recorded and shown with the "
+        "build, since nothing inside a container tells it.",
+    ),
     _Option("results", "FOLDER", "Where window records and server logs are kept. Default: specgate-results."),
     _Option("rounds", "N", "Boots of each arm at most, for every gate: 1, 2, 3 or an even number."),
     _Option("start_limit", "SECONDS", "Longest time that a server may take to become ready. Default: 600."),
@@ -136,8 +148,22 @@ _OPTIONS: Final = (
         "Whether engine-induced differences that a gate file does not allow make a pair INVALID. Default: no.",
         switch=True,
     ),
-    _Option("lock_wait", "SECONDS", "Longest time to wait for other gates on this machine. Default: 3600."),
+    _Option(
+        "lock_wait",
+        "SECONDS",
+        "Longest time to wait for other gates on this machine, 0 to fail at once. Default: 3600.",
+    ),
+    _Option(
+        "stop_limit",
+        "SECONDS",
+        "Longest time that a server may take to end after SIGINT. What follows takes in proportion: half of it after "
+        "SIGTERM, half for the last kill, a tenth for each step between, half for its port, three times as long for "
+        "the memory of its devices. Default: 20.",
+    ),
 )
+_OWN_ARGUMENTS: Final = ("model", "served-model-name", "host", "port")
+_WORDS: Final = {"--specgate-engine-args": True, "--specgate-engine-command": False, "--specgate-engine-env": False}
+"""Options that are read as words; whether an argument among them may have several values."""
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -164,22 +190,37 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
     return GateOptions(
         # Not resolved: a virtual environment's interpreter is a link, and only its own path means that environment.
         engine_python=here / Path(texts.get("engine_python", sys.executable)).expanduser(),
-        engine_command=tuple(shlex.split(texts.get("engine_command", ""))),
-        engine_args=tuple(_words(found["engine_args"])),
+        engine_command=tuple(_words(found["engine_command"])),
+        engine_args=_arguments(found["engine_args"]),
         engine_env=_variables(found["engine_env"]),
         attach=_addresses(found["attach"]),
+        image_digest=texts.get("image_digest"),
         results=here / Path(texts.get("results", "specgate-results")).expanduser(),
         rounds=_number(found["rounds"], int, default=None),
         start_limit_s=_number(found["start_limit"], float, default=600.0),
         devices=texts.get("devices"),
         strict=_yes(found["strict"]),
-        lock_wait_s=_number(found["lock_wait"], float, default=3600.0),
-        given=tuple(
-            option.typed(texts[option.name])
+        lock_wait_s=_number(found["lock_wait"], float, default=3600.0, zero=True),
+        stop_limit_s=_number(found["stop_limit"], float, default=20.0),
+        texts={
+            option.flag: "" if option.switch else texts[option.name]
             for option in _OPTIONS
             if option.name in texts and not (option.switch and texts[option.name] == "no")
-        ),
+        },
     )
+
+
+def _typed(flag: str, text: str) -> str:
+    """Return an option as a user would type it, without secrets."""
+    if not text:
+        return flag
+    if flag in _WORDS:
+        from pytest_specgate.core.secret_words import redacted_words  # noqa: PLC0415  - only failures pay for it
+
+        words = shlex.split(text)
+        shown = redacted_words(words, lists=_WORDS[flag])
+        text = text if shown == words else shlex.join(shown)
+    return f"{flag}={shlex.quote(text)}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -214,11 +255,27 @@ def _words(given: _Given | None) -> list[str]:
         raise pytest.UsageError(f"{given.place} cannot be read as words: {error}") from None
 
 
+def _arguments(given: _Given | None) -> tuple[str, ...]:
+    """Read arguments of servers; those that decide what is measured, and where, are not given by hand."""
+    words = tuple(_words(given))
+    for word in words:
+        name = word.partition("=")[0].removeprefix("--").replace("_", "-")
+        # A beginning of a name is the name, to the parser of the engine.
+        own = next(
+            (known for known in _OWN_ARGUMENTS if word.startswith("--") and name and known.startswith(name)), None
+        )
+        if given is not None and own is not None:
+            raise pytest.UsageError(f"{given.place} has --{own}, which is set by the gate itself: leave it out")
+    return words
+
+
 def _variables(given: _Given | None) -> dict[str, str]:
     pairs = [word.partition("=") for word in _words(given)]
-    for name, equals, _ in pairs:
+    for (name, equals, _), before in zip(pairs, ["", *(name for name, _, _ in pairs)], strict=False):
         if given is not None and not (name and equals):
-            raise pytest.UsageError(f"{given.place} has {name + equals!r}, which is no NAME=VALUE")
+            # It may be the rest of a secret whose quotes were forgotten.
+            what = f"a word after {before}=" if before else repr(name + equals)
+            raise pytest.UsageError(f"{given.place} has {what}, which is no NAME=VALUE: put values in quotes")
     return {name: value for name, _, value in pairs}
 
 
@@ -245,15 +302,16 @@ def _yes(given: _Given | None) -> bool:
     return given.text == "yes"
 
 
-def _number(given: _Given | None, kind: Callable[[str], N], *, default: D) -> N | D:
+def _number(given: _Given | None, kind: Callable[[str], N], *, default: D, zero: bool = False) -> N | D:
     if given is None:
         return default
     what = "a whole number" if kind is int else "a number"
-    refusal = pytest.UsageError(f"{given.place}={given.text} is not {what} above 0")
+    limit = "of at least 0" if zero else "above 0"
+    refusal = pytest.UsageError(f"{given.place}={given.text} is not {what} {limit}")
     try:
         number = kind(given.text)
     except ValueError:
         raise refusal from None
-    if not 0 < number < float("inf"):
+    if not (0 < number < float("inf") or (zero and number == 0)):
         raise refusal
     return number

@@ -67,7 +67,7 @@ class Prompter:
             "prompt_source_sha256": self.requests(server).source_sha256,
             "model": arm.model,
             "revision": arm.args.get("revision"),
-            "tokenizer_sha256": sha256_of(list(self._ports.pages.tokenize(server, TOKENIZER_PROBE))),
+            "tokenizer_sha256": sha256_of(list(self._ports.pages.tokenize(server, TOKENIZER_PROBE, {}))),
             "chat_template_sha256": self._chat_template_sha256(server),
             "client_version": self._ports.host.client_version(),
             "metric_definition_version": DEFINITION_VERSION,
@@ -89,10 +89,10 @@ class Prompter:
 
     def _tokenize(self, server: Server, prompt: Prompt) -> Sequence[int]:
         """Return the token ids that the server makes of a prompt."""
-        profile, pages = self.profile, self._ports.pages
-        if profile.api == "chat":
-            return pages.tokenize_chat(server, messages_of(prompt), profile.extra_body)
-        return pages.tokenize(server, prompt) if isinstance(prompt, str) else token_ids(prompt)
+        pages, extra = self._ports.pages, self.profile.extra_body
+        if self.profile.api == "chat":
+            return pages.tokenize_chat(server, messages_of(prompt), extra)
+        return pages.tokenize(server, prompt, extra) if isinstance(prompt, str) else token_ids(prompt)
 
     def _chat_template_sha256(self, server: Server) -> str | None:
         """Return the hash of what the chat template makes of a probe; `None` where no template is used."""

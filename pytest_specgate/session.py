@@ -19,7 +19,7 @@ from pytest_specgate.core.records import redacted_text
 from pytest_specgate.core.verdict import UnexpectedOutcomeError
 from pytest_specgate.names import EXPECTED_PROPERTY, GATE_MARK, PAIRS_MARK, SERVER_FIXTURE, THRESHOLD_FIXTURE
 from pytest_specgate.reporting.messages import Judged, failure_text, outcome_line, window_lines
-from pytest_specgate.reporting.properties import properties
+from pytest_specgate.reporting.properties import pair_properties, properties
 from pytest_specgate.translate import one_sentence
 from pytest_specgate.window import WindowPlan
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_specgate.core.arms import Arm
-    from pytest_specgate.core.gate import AnyThreshold
     from pytest_specgate.core.measured import MeasuredWindow
     from pytest_specgate.core.ports import Server
+    from pytest_specgate.core.thresholds import AnyThreshold
     from pytest_specgate.core.verdict import Verdict
     from pytest_specgate.options import GateOptions
 
@@ -164,8 +164,8 @@ class GateSession:
             )
 
     def _measure(self, window: Window) -> None:
-        self._wiring.stop_server()
         try:
+            self._wiring.stop_server()
             window.measured = self._wiring.measure(window.plan, self._say)
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  - raised in the call phase of every item
             window.error = error
@@ -229,8 +229,10 @@ class GateSession:
         """Measure what an item judges, and put its verdict into the junit properties."""
         with one_sentence():
             verdict = self.verdict(item)
+        gate, record = cast("Gate", self.gate(item)), self.measured(item).record
+        found = [*properties(verdict), *pair_properties(gate.pair, record)]
         known = {name for name, _ in item.user_properties}
-        item.user_properties += [entry for entry in properties(verdict) if entry[0] not in known]
+        item.user_properties += [entry for entry in found if entry[0] not in known]
 
     @contextlib.contextmanager
     def judging(self, item: pytest.Item) -> Iterator[None]:

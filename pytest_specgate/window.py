@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_specgate.boot import Boot
 from pytest_specgate.core.arms import arms_of, boot_order
+from pytest_specgate.core.confounds import told
 from pytest_specgate.core.differences import compacted
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.judge import judge, needs_more_rounds
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.ports import Ports
     from pytest_specgate.core.profile import RequestProfile
+    from pytest_specgate.core.records import ArmNoise
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,11 +44,15 @@ class WindowPlan:
         pairs: all with one profile; a pair without a gate is measured for all of its rounds.
         gates: gates on these pairs; a pair whose gates are all decided boots no more.
         strict: whether engine-induced differences that a pair does not allow make it INVALID.
+        noise: calibrations of this machine that apply.
+        until_s: time, on the host's clock, after which no round is begun that would not end before it; `None` for none.
     """
 
     pairs: tuple[ArmPair, ...]
     gates: tuple[Gate, ...]
     strict: bool = False
+    noise: tuple[ArmNoise, ...] = ()
+    until_s: float | None = None
 
     def __post_init__(self) -> None:
         if len({pair.profile.fingerprint() for pair in self.pairs}) != 1:
@@ -80,81 +86,124 @@ class WindowPlan:
         return not own or any(needs_more_rounds(judge(gate, record, final=False)) for gate in own)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class CalibrationPlan:
+    """A/A windows: each arm booted so many times in a row, under one load.
+
+    Attributes:
+        arms: to calibrate.
+        profile: the load.
+        boots: of each arm.
+    """
+
+    arms: tuple[Arm, ...]
+    profile: RequestProfile
+    boots: int
+
+
 def measure(plan: WindowPlan, ports: Ports) -> WindowRecord:
     """Measure a window; its record is stored after every boot, so also when this is interrupted.
 
     Raises:
         UsageError: something in the declaration cannot be carried out (no prompt of this length, say).
     """
-    return _Window(plan, ports).run()
+    run = _Run(ports, arms=arms_of(plan.pairs), profile=plan.profile)
+    run.keep(strict=plan.strict, pairs=tuple(map(PairRecord.of, plan.pairs)), noise=plan.noise)
+    longest_s = 0.0
+    for number in range(1, plan.rounds + 1):
+        pairs = plan.open_pairs(run.record, rounds_done=number - 1)
+        began_s = ports.host.clock_s()
+        if pairs and plan.until_s is not None and began_s + longest_s > plan.until_s:
+            run.keep(stopped=f"the time budget was used up after {number - 1} of {plan.rounds} rounds")
+            break
+        for position, arm in enumerate(boot_order(arms_of(pairs), number)):
+            _boot_for(plan, run, pairs, _Place(arm, number, position))
+        longest_s = max(longest_s, ports.host.clock_s() - began_s)
+    verdicts = [verdict for gate in plan.gates for verdict in judge(gate, run.record)]
+    stored = tuple(verdict.model_dump(mode="json") for verdict in verdicts)
+    run.keep(finished=True, pairs=told(plan.pairs, run.record), verdicts=stored)
+    return run.record
 
 
-class _Window:
-    """A window while it runs."""
+def calibrate(plan: CalibrationPlan, ports: Ports) -> WindowRecord:
+    """Boot each arm several times in a row; the first boot that fails ends its arm, which would be no use then."""
+    run = _Run(ports, arms=plan.arms, profile=plan.profile)
+    run.keep()
+    for position, arm in enumerate(plan.arms):
+        for number in range(1, plan.boots + 1):
+            if run.left_running or any(boot.failure for boot in run.record.boots_of(arm.name)):
+                break
+            ports.progress.say(f"boot {number} of {plan.boots} of {arm.name}: starting its server")
+            run.boot(_Place(arm, number, position), pairs=())
+    run.keep(finished=True)
+    return run.record
 
-    def __init__(self, plan: WindowPlan, ports: Ports) -> None:
-        self._plan = plan
+
+def _boot_for(plan: WindowPlan, run: _Run, pairs: Sequence[ArmPair], place: _Place) -> None:
+    """Boot an arm for those pairs of a round that can still become valid.
+
+    Nothing more is booted beside a server that could not be ended: two would share the machine.
+    """
+    mine = [pair for pair in pairs if place.arm in pair.arms]
+    if run.left_running or all(plan.broken(pair, run.record) for pair in mine):
+        return
+    run.say(f"round {place.round} of {plan.rounds}: {place.arm.name}: starting its server")
+    run.boot(place, pairs=tuple(pair.title for pair in mine))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Place:
+    """Which boot it is: of an arm, in a round, at a place in its order."""
+
+    arm: Arm
+    round: int
+    position: int
+
+
+class _Run:
+    """Boots one after another, and the record that grows with them."""
+
+    def __init__(self, ports: Ports, *, arms: Sequence[Arm], profile: RequestProfile) -> None:
         self._ports = ports
-        self._prompter = Prompter(ports, plan.profile)
-        self._left_running = False
+        self._prompter = Prompter(ports, profile)
         self._first_start: StartUp | None = None
-        arms = arms_of(plan.pairs)
-        self._record = WindowRecord(
+        self.left_running = False
+        self.record = WindowRecord(
             created_at=ports.host.now(),
             finished=False,
-            strict=plan.strict,
             arms=tuple(map(redacted_arm, arms)),
-            pairs=tuple(map(PairRecord.of, plan.pairs)),
-            profile=redacted_profile(plan.profile),
+            pairs=(),
+            profile=redacted_profile(profile),
             host=ports.host.facts(),
             engine={arm.name: ports.engine.facts(arm) for arm in arms},
         )
 
-    def run(self) -> WindowRecord:
-        self._keep()
-        for number in range(1, self._plan.rounds + 1):
-            pairs = self._plan.open_pairs(self._record, rounds_done=number - 1)
-            for position, arm in enumerate(boot_order(arms_of(pairs), number)):
-                self._boot_for(pairs, arm, number=number, position=position)
-        verdicts = [verdict for gate in self._plan.gates for verdict in judge(gate, self._record)]
-        self._keep(finished=True, verdicts=tuple(verdict.model_dump(mode="json") for verdict in verdicts))
-        return self._record
+    def keep(self, **changes: object) -> None:
+        """Change the record, and store it."""
+        self.record = self.record.model_copy(update=changes)
+        self._ports.store.save(self.record)
 
-    def _boot_for(self, pairs: Sequence[ArmPair], arm: Arm, *, number: int, position: int) -> None:
-        """Boot an arm for those pairs of a round that can still become valid.
-
-        Nothing more is booted beside a server that could not be ended: two would share the machine.
-        """
-        own = [pair for pair in pairs if arm in pair.arms and not self._plan.broken(pair, self._record)]
-        if self._left_running or not own:
-            return
-        self._say(f"round {number} of {self._plan.rounds}: {arm.name}: starting its server")
-        titles = tuple(pair.title for pair in pairs if arm in pair.arms)
-        boot = self._boot(arm, number=number, position=position, pairs=titles)
-        self._keep(boots=(*self._record.boots, boot))
-
-    def _keep(self, **changes: object) -> None:
-        self._record = self._record.model_copy(update=changes)
-        self._ports.store.save(self._record)
-
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """Tell a waiting user."""
         self._ports.progress.say(line)
 
-    def _boot(self, arm: Arm, *, number: int, position: int, pairs: tuple[str, ...]) -> BootRecord:
-        boot = Boot(self._ports, arm, prompter=self._prompter)
+    def boot(self, place: _Place, *, pairs: tuple[str, ...]) -> None:
+        """Boot an arm once, and keep what came of it."""
+        boot = Boot(self._ports, place.arm, prompter=self._prompter)
         started_at = self._ports.host.now()
         host_before = self._ports.host.facts()
         failure = boot.run()
-        self._left_running = boot.left_running
+        self.left_running = boot.left_running
         if failure is not None:
-            self._say(failure.message)
-        return BootRecord(
-            arm=arm.name,
-            round=number,
-            position=position,
+            self.say(failure.message)
+        kept = BootRecord(
+            arm=place.arm.name,
+            round=place.round,
+            position=place.position,
             pairs=pairs,
             command=boot.command,
             started_at=started_at,
+            ended_at=self._ports.host.now(),
             boot_s=boot.boot_s,
             profile=boot.profile,
             resolved=boot.resolved,
@@ -165,6 +214,7 @@ class _Window:
             failure=failure,
             unproved=boot.unproved,
         )
+        self.keep(boots=(*self.record.boots, kept))
 
     def _kept(self, start: StartUp | None) -> StartUpRecord | None:
         """Return what is stored of a start: of all but the first, what differs from the first."""

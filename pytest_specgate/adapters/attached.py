@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 
+from pytest_specgate.adapters.asking import NO_ANSWER, Asker
 from pytest_specgate.adapters.models import served_name
 from pytest_specgate.adapters.processes import wait_until
-from pytest_specgate.adapters.readiness import refusal, served_models
 from pytest_specgate.core.errors import ServerDiedError, ServerStartError, UsageError, nearest
+from pytest_specgate.core.records import redacted_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -134,19 +135,18 @@ class AttachingEngine:
             yield self._attached(arm, url)
 
     def _attached(self, arm: Arm, url: str) -> AttachedServer:
-        deadline = time.monotonic() + self._wait_s
-        with httpx.Client(base_url=url, trust_env=False, timeout=_ASK_S) as client:
-            try:
-                names = served_models(client)
-            except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-                why = f"the attached server at {url} does not list its models: {type(error).__name__} {error}"
-                raise ServerStartError(why) from error
-            known = [name for name in (arm.model, served_name(arm.model)) if name in names]
-            if not known:
-                found = ", ".join(names) or "no model"
-                raise ServerStartError(f"the attached server at {url} serves {found}, not {arm.model}")
-            if (refused := refusal(client, known[0], deadline=deadline)) is not None:
-                raise ServerStartError(f"the attached server at {url} cannot be used: {refused}")
+        whose = f"the attached server at {url}"
+        asker = Asker(url, whose=whose, gone=lambda: False, cleaned=redacted_text)
+        try:
+            names = asker.models()
+        except (*NO_ANSWER, ValueError, KeyError, TypeError) as error:
+            raise ServerStartError(f"{whose} does not list its models: {type(error).__name__} {error}") from error
+        known = [name for name in (arm.model, served_name(arm.model)) if name in names]
+        if not known:
+            found = ", ".join(names) or "no model"
+            raise ServerStartError(f"{whose} serves {found}, not {arm.model}")
+        if (refused := asker.refusal(known[0], deadline=time.monotonic() + self._wait_s)) is not None:
+            raise ServerStartError(f"{whose} cannot be used: {refused}")
         return AttachedServer(arm.name, url, known[0])
 
 

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import array
 import asyncio
+import functools
 import itertools
 import math
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.adapters.collect import chunk_gaps, percentile
-from pytest_specgate.adapters.load import Sender, Share
+from pytest_specgate.adapters.collect import Attempt, Collector, chunk_gaps, percentile
+from pytest_specgate.adapters.load import LEFT, Sender, Share
 from pytest_specgate.adapters.load_process import run_shares
+from pytest_specgate.adapters.watch import watched
 from pytest_specgate.core.arrivals import arrival_times_s
 from pytest_specgate.core.levels import concurrency_of, rate_per_s
 from pytest_specgate.core.records import ClientRecord, PointLoad, redacted_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from typing import TypeAlias
 
     from pytest_specgate.adapters.load import ShareResult
     from pytest_specgate.core.levels import Level
     from pytest_specgate.core.ports import Server
     from pytest_specgate.core.profile import RequestProfile
     from pytest_specgate.core.records import RequestRecord
+
+    Watch: TypeAlias = Callable[[Callable[[], object]], AbstractContextManager[object]]
 
 WORKERS_PER_PROCESS: Final = 256
 """Closed-loop workers that one process carries: with 100 chunks a second each, it rests for half of its time."""
@@ -38,19 +44,27 @@ class HttpLoadDriver:
     def run_point(self, server: Server, bodies: Sequence[bytes], *, at: Level, profile: RequestProfile) -> PointLoad:
         """Send bodies in order; return one record each, in sending order, failed ones too.
 
+        When the server leaves meanwhile, what is open and what was not sent yet has failed.
+
         Raises:
             LoadError: a process of the client failed.
         """
         shares = _shares(server.url, bodies, at=at, profile=profile)
         order = () if shares[0].due_s else range(len(bodies))
-        results = [_run_here(shares[0], order)] if len(shares) == 1 else run_shares(shares, order=order)
-        return _merged(results)
+        watch = functools.partial(watched, server)
+        if len(shares) == 1:
+            results = [_run_here(shares[0], order, watch=watch)]
+        else:
+            results = run_shares(shares, order=order, watched=watch)
+        return _merged(results, bodies)
 
 
-def _run_here(share: Share, order: Sequence[int]) -> ShareResult:
+def _run_here(share: Share, order: Sequence[int], *, watch: Watch) -> ShareResult:
     async def run() -> ShareResult:
-        async with Sender(share, iter(order)) as sender:
-            return await sender.run(started_ns=perf_counter_ns())
+        sender, loop = Sender(share, iter(order)), asyncio.get_running_loop()
+        with watch(lambda: loop.call_soon_threadsafe(sender.stop)):
+            async with sender:
+                return await sender.run(started_ns=perf_counter_ns())
 
     return asyncio.run(run())
 
@@ -78,9 +92,10 @@ def _shares(url: str, bodies: Sequence[bytes], *, at: Level, profile: RequestPro
     ]
 
 
-def _merged(results: Sequence[ShareResult]) -> PointLoad:
+def _merged(results: Sequence[ShareResult], bodies: Sequence[bytes] = ()) -> PointLoad:
     """Put together what the processes of a point bring back; their stamps are of one clock."""
-    requests = sorted(itertools.chain.from_iterable(map(_shown, results)), key=_index)
+    found = list(itertools.chain.from_iterable(map(_shown, results)))
+    requests = sorted([*found, *_never_sent(bodies, sent={request.index for request in found})], key=_index)
     gaps_s: array.array[float] = array.array("d")
     for result in results:
         gaps_s.extend(result.gaps_s)
@@ -97,6 +112,16 @@ def _merged(results: Sequence[ShareResult]) -> PointLoad:
         late_sends_p95_s=percentile(late_s, 0.95) if late_s else None,
     )
     return PointLoad(requests=tuple(requests), gaps=chunk_gaps(gaps_s), client=client)
+
+
+def _never_sent(bodies: Sequence[bytes], *, sent: Collection[int]) -> Iterator[RequestRecord]:
+    """Yield a record of every request that the server's death prevented."""
+    missing = [(index, body) for index, body in enumerate(bodies) if index not in sent]
+    if missing:
+        collector = Collector(started_ns=0)
+        for index, body in missing:
+            collector.add(Attempt(index, body, failure=LEFT))
+        yield from collector.finish()[0]
 
 
 def _shown(result: ShareResult) -> Iterator[RequestRecord]:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
+import shutil
 import time
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from pytest_specgate.adapters.nvml import UnknownDeviceError, device_handles, nvml_library, nvml_opened
 from pytest_specgate.adapters.processes import wait_until
 from pytest_specgate.core.errors import ServerError, ServerStartError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+T = TypeVar("T")
 
 _POLL_S = 0.25
+_DEVICE_FILES = Path("/dev")
 _SLACK_BYTES: Final = 2**30
 """What drivers and monitors come and go with: less than a server, more than an empty context."""
 
@@ -47,43 +52,67 @@ class DeviceMemory(Protocol):
 class NvidiaMemory:
     """Port `DeviceMemory`: NVIDIA's own library, of the extra ``nvidia``; without it nothing is known.
 
+    Where there are GPUs whose memory cannot be read, that is told once: nobody checks then that they are free.
+
     Args:
-        devices: indices or ids, separated by commas, as in ``CUDA_VISIBLE_DEVICES``; `None` for all of them.
+        names: of the devices, as in `nvml.device_handles`; `None` for all of them.
+        say: shows a line to the user.
     """
 
-    def __init__(self, devices: str | None = None) -> None:
-        self._names = None if devices is None else [name.strip() for name in devices.split(",") if name.strip()]
+    def __init__(self, names: Sequence[str] | None = None, *, say: Callable[[str], None]) -> None:
+        self._names = names
+        self._say = say
+        self._told = False
+
+    def unknown_device(self) -> str | None:
+        """Return what is wrong with the names, `None` where nothing is, or nobody can tell."""
+        with contextlib.suppress(Exception):
+            library = nvml_library()
+            with nvml_opened(library):
+                try:
+                    device_handles(library, self._names)
+                except UnknownDeviceError as error:
+                    return str(error)
+        return None
 
     def used_bytes(self) -> dict[str, int] | None:
-        """Return the bytes in use by device; `None` without the library, its driver or the named devices."""
-        with _library() as nvml:
-            if nvml is None:
-                return None
-            handles = self._handles(nvml)
-            return {name: _used(nvml, handle) for name, handle in handles.items()}
-        return None
+        """Return the bytes in use by device; `None` where they cannot be read."""
+        return self._read(_used)
 
     def users(self) -> tuple[DeviceUser, ...]:
         """Return the processes that compute on the devices; none where they cannot be seen."""
-        found: list[DeviceUser] = []
-        with _library() as nvml:
-            if nvml is not None:
-                for name, handle in self._handles(nvml).items():
-                    running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-                    found += [DeviceUser(name, process.pid, process.usedGpuMemory) for process in running]
-        return tuple(found)
+        found = self._read(lambda nvml, handle: list(nvml.nvmlDeviceGetComputeRunningProcesses(handle))) or {}
+        return tuple(
+            DeviceUser(name, process.pid, process.usedGpuMemory)
+            for name, running in found.items()
+            for process in running
+        )
 
-    def _handles(self, nvml: Any) -> dict[str, Any]:
-        names = self._names
-        if names is None:
-            names = [str(index) for index in range(nvml.nvmlDeviceGetCount())]
-        return {name: _handle(nvml, name) for name in names}
+    def _read(self, read: Callable[[Any, Any], T]) -> dict[str, T] | None:
+        """Read something of each device, `None` where it cannot be read."""
+        if self._names is not None and not self._names:
+            return {}
+        try:
+            library = nvml_library()
+            with nvml_opened(library):
+                handles = device_handles(library, self._names)
+                return {name: read(library, handle) for name, handle in handles.items()}
+        except Exception as error:  # noqa: BLE001  - no library, no driver, no device: all mean that nothing is known
+            self._tell(error)
+            return None
+
+    def _tell(self, error: Exception) -> None:
+        """Tell once that nothing is known; of machines without GPUs there is nothing to be known."""
+        if self._told or not has_gpus():
+            return
+        self._told = True
+        why = "install the extra `nvidia`" if isinstance(error, ImportError) else str(error) or type(error).__name__
+        self._say(f"this machine has GPUs, but it cannot be checked whether their memory is free: {why}")
 
 
-def _handle(nvml: Any, name: str) -> Any:
-    if name.isdigit():
-        return nvml.nvmlDeviceGetHandleByIndex(int(name))
-    return nvml.nvmlDeviceGetHandleByUUID(name)
+def has_gpus() -> bool:
+    """Return whether this machine shows signs of NVIDIA's GPUs, other than what their library says."""
+    return any(_DEVICE_FILES.glob("nvidia[0-9]*")) or shutil.which("nvidia-smi") is not None
 
 
 def _used(nvml: Any, handle: Any) -> int:
@@ -91,24 +120,6 @@ def _used(nvml: Any, handle: Any) -> int:
         # The first form counts what the driver keeps for itself as used; older drivers have no second.
         return int(nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2).used)
     return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
-
-
-@contextlib.contextmanager
-def _library() -> Iterator[Any]:
-    """Give the library while it is in use, `None` where there is none; its own errors end the block quietly."""
-    try:
-        # It is an extra, which only machines with such devices have.
-        nvml: Any = importlib.import_module("pynvml")
-        nvml.nvmlInit()
-    except Exception:  # noqa: BLE001  - no library, no driver, no device: all mean that nothing is known
-        yield None
-        return
-    try:
-        with contextlib.suppress(nvml.NVMLError):
-            yield nvml
-    finally:
-        with contextlib.suppress(nvml.NVMLError):
-            nvml.nvmlShutdown()
 
 
 def refuse_busy(memory: DeviceMemory, *, ours: frozenset[int], limit_s: float) -> None:

@@ -39,7 +39,7 @@ class LocalHost:
 
     Args:
         root: where its file system starts.
-        gpus: reads the facts of its GPUs.
+        gpus: reads the facts of its GPUs, or of those that a job has; all of them by default.
     """
 
     def __init__(self, *, root: Path = Path("/"), gpus: Callable[[], Mapping[str, Fact]] = gpu_facts) -> None:
@@ -141,6 +141,10 @@ class LocalHost:
     def now(self) -> str:
         """Return the wall-clock time in ISO 8601 with zone."""
         return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
+
+    def clock_s(self) -> float:
+        """Return the time of a clock that never goes back, in seconds."""
+        return time.monotonic()
 
     def other_cpu(self, ours: frozenset[int]) -> CpuReading | None:
         """Read the CPU time that everything but `ours` and this process has used since boot."""

@@ -12,7 +12,7 @@ from pytest_specgate.adapters.processes import wait_until
 from pytest_specgate.core.errors import ServerError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 _POLL_S: Final = 0.1
 _CONNECT_S: Final = 5.0
@@ -38,7 +38,8 @@ def require_free(port: int, *, limit_s: float) -> None:
     while answers(port):
         if not wait_until(deadline, pause_s=_POLL_S):
             raise ServerError(
-                f"port {port} was not free {limit_s:g} s after the server was ended, by {holder_of(port)}"
+                f"port {port} was not free {limit_s:g} s after the server was ended, by {holder_of(port)} (raise "
+                f"--specgate-stop-limit if it needs longer)"
             )
 
 
@@ -50,13 +51,21 @@ def holder_of(port: int) -> str:
 
 def listeners(port: int) -> set[int]:
     """Return the processes that listen on a port, as far as they can be seen."""
+    return {pid for pid in _listening(port) if pid is not None}
+
+
+def held_by_others(port: int, *, ours: Collection[int]) -> bool:
+    """Whether somebody listens on a port, seen or not, and none of our processes does: those are always seen."""
+    pids = _listening(port)
+    return bool(pids) and pids.isdisjoint(ours)
+
+
+def _listening(port: int) -> set[int | None]:
+    """Return the process of each socket that listens on a port; `None` stands for those that cannot be seen."""
     return {
         connection.pid
         for connection in _connections()
-        if connection.status == psutil.CONN_LISTEN
-        and connection.laddr
-        and connection.laddr.port == port
-        and connection.pid is not None
+        if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
     }
 
 

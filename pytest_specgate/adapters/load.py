@@ -23,7 +23,7 @@ from pytest_specgate.adapters.transport import EXCHANGE, StampingTransport
 from pytest_specgate.core.profile import ENDPOINT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from pytest_specgate.core.records import RequestRecord
 
@@ -31,6 +31,9 @@ CONNECT_S: Final = 10.0
 _HEARTBEAT_S: Final = 0.010
 _WHOLE: Final = 10
 """A whole answer may take so many times the silence that is waited for: keep-alive comments must not hold a gate."""
+
+LEFT: Final = "the server had left"
+"""Why requests fail that were open, or not yet sent, when the load was stopped."""
 
 _HEADERS: Final = {
     "content-type": "application/json",
@@ -106,17 +109,40 @@ class Sender:
         self._timeout = httpx.Timeout(share.timeout_s, connect=CONNECT_S)
         self._stack = contextlib.AsyncExitStack()
         self._idle: list[_Client] = []
+        self._stopped = False
+        self._limit: asyncio.Timeout | None = None
 
     async def __aenter__(self) -> Self:
         """Open the connections before the clock runs; a server that cannot be reached shows in the requests."""
         count = min(self._share.workers, len(self._share.bodies))
         try:
             self._idle = [await self._client() for _ in range(count)]
-            await asyncio.gather(*(client.connect() for client in self._idle))
+            async with self._until_stopped():
+                await asyncio.gather(*(client.connect() for client in self._idle))
         except BaseException:
             await self._stack.aclose()
             raise
         return self
+
+    def stop(self) -> None:
+        """Give up what is open and send nothing more: the server has left, whoever may still hold its sockets."""
+        if self._limit is not None and not self._stopped:
+            self._limit.reschedule(asyncio.get_running_loop().time())
+        self._stopped = True
+
+    @contextlib.asynccontextmanager
+    async def _until_stopped(self) -> AsyncIterator[None]:
+        """Run a block to its end, or until somebody wants a stop."""
+        limit = asyncio.timeout(0 if self._stopped else None)
+        try:
+            async with limit:
+                self._limit = limit
+                yield
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        finally:
+            self._limit = None
 
     async def __aexit__(self, *_: object) -> None:
         """Close the connections."""
@@ -143,7 +169,10 @@ class Sender:
             cpu_s = time.process_time()
             aside = [asyncio.ensure_future(_heartbeat(lags_s)), asyncio.ensure_future(collector.relieve())]
             try:
-                await (self._open_loop(collector, started_ns) if self._share.due_s else self._closed_loop(collector))
+                async with self._until_stopped():
+                    await (
+                        self._open_loop(collector, started_ns) if self._share.due_s else self._closed_loop(collector)
+                    )
             finally:
                 for task in aside:
                     task.cancel()
@@ -158,8 +187,10 @@ class Sender:
     async def _work(self, client: _Client, collector: Collector) -> None:
         for index in self._tickets:
             attempt = Attempt(index, self._share.bodies[index])
-            await client.send(attempt)
-            collector.add(attempt)
+            try:
+                await client.send(attempt)
+            finally:
+                collector.add(attempt)
 
     async def _open_loop(self, collector: Collector, started_ns: int) -> None:
         """Send each request when it is due, whatever has become of those before it."""
@@ -170,9 +201,11 @@ class Sender:
 
     async def _arrive(self, attempt: Attempt, collector: Collector) -> None:
         client = self._idle.pop() if self._idle else await self._client()
-        await client.send(attempt)
+        try:
+            await client.send(attempt)
+        finally:
+            collector.add(attempt)
         self._idle.append(client)
-        collector.add(attempt)
 
 
 class _Client:
@@ -200,7 +233,11 @@ class _Client:
             attempt.failure = f"the answer had not ended after {limit_s:g} s"
         except httpx.HTTPError as error:
             attempt.failure = f"{type(error).__name__}: {error}".rstrip(": ")
-        attempt.exchange = request.extensions.get(EXCHANGE, attempt.exchange)
+        except asyncio.CancelledError:
+            attempt.failure = LEFT
+            raise
+        finally:
+            attempt.exchange = request.extensions.get(EXCHANGE, attempt.exchange)
 
 
 async def _ended(cancelled: Sequence[asyncio.Future[None]]) -> None:

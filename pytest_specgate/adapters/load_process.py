@@ -31,7 +31,8 @@ from pytest_specgate.core.errors import LoadError
 from pytest_specgate.core.records import RequestRecord, Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
 _TICKET: Final = struct.Struct("=I")
 _AHEAD_NS: Final = 50_000_000
@@ -73,12 +74,19 @@ def _doubles(text: str) -> array.array[float]:
     return array.array("d", base64.b64decode(text))
 
 
-def run_shares(shares: Sequence[Share], *, order: Sequence[int]) -> list[ShareResult]:
+def run_shares(
+    shares: Sequence[Share],
+    *,
+    order: Sequence[int],
+    watched: Callable[[Callable[[], object]], AbstractContextManager[object]] = contextlib.nullcontext,
+) -> list[ShareResult]:
     """Send a point from several processes and return what each brings back.
 
     Args:
         shares: one a process.
         order: places in the sending order that closed-loop workers draw; empty in an open loop.
+        watched: gives a block in which somebody may call, from any thread, the function that it is given: all
+            processes then give up what is open, and send nothing more.
 
     Raises:
         LoadError: a process failed, or the processes share no clock.
@@ -86,7 +94,9 @@ def run_shares(shares: Sequence[Share], *, order: Sequence[int]) -> list[ShareRe
     require_shared_clock()
     with contextlib.ExitStack() as stack:
         tickets = stack.enter_context(_tickets(order))
-        children = [stack.enter_context(_child(tickets)) for _ in shares]
+        stopping, stop = stack.enter_context(_stop_line())
+        children = [stack.enter_context(_child(tickets, stopping)) for _ in shares]
+        stack.enter_context(watched(stop))
         for child, share in zip(children, shares, strict=True):
             _say(child, _job(share))
         for child in children:
@@ -136,13 +146,24 @@ def _drawn(tickets: int) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _child(tickets: int) -> Iterator[subprocess.Popen[bytes]]:
+def _stop_line() -> Iterator[tuple[int, Callable[[], object]]]:
+    """Give the reading end of a pipe that ends when all processes are to stop, and the function that ends it."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb", buffering=0) as pipe:
+        try:
+            yield reading, pipe.close
+        finally:
+            os.close(reading)
+
+
+@contextlib.contextmanager
+def _child(tickets: int, stopping: int) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process of load, and make sure that it is gone afterwards."""
     child = subprocess.Popen(
-        [sys.executable, "-P", "-c", _CODE, json.dumps([*map(str, sys.path)]), str(tickets)],
+        [sys.executable, "-P", "-c", _CODE, json.dumps([*map(str, sys.path)]), str(tickets), str(stopping)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        pass_fds=(tickets,),
+        pass_fds=(tickets, stopping),
     )
     try:
         yield child
@@ -214,18 +235,25 @@ def main() -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     share = _share(json.loads(sys.stdin.buffer.readline()))
-    result = asyncio.run(_run(share, _drawn(int(sys.argv[2]))))
+    result = asyncio.run(_run(share, _drawn(int(sys.argv[2])), stopping=int(sys.argv[3])))
     sys.stdout.buffer.write(_Answer.of(result).model_dump_json().encode() + b"\n")
     sys.stdout.buffer.flush()
 
 
-async def _run(share: Share, tickets: Iterator[int]) -> ShareResult:
-    async with Sender(share, tickets) as sender:
+async def _run(share: Share, tickets: Iterator[int], *, stopping: int) -> ShareResult:
+    sender, loop = Sender(share, tickets), asyncio.get_running_loop()
+
+    def stop() -> None:
+        loop.remove_reader(stopping)
+        sender.stop()
+
+    loop.add_reader(stopping, stop)
+    async with sender:
         sys.stdout.buffer.write(_READY)
         sys.stdout.buffer.flush()
         started_ns = json.loads(sys.stdin.buffer.readline())
-        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), os._exit, 1)
+        loop.add_reader(sys.stdin.fileno(), os._exit, 1)
         try:
             return await sender.run(started_ns=started_ns)
         finally:
-            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            loop.remove_reader(sys.stdin.fileno())

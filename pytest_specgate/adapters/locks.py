@@ -10,17 +10,17 @@ import math
 import os
 import platform
 import re
-import shlex
 import sys
 import time
+import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_specgate.adapters.processes import wait_until
 from pytest_specgate.core.errors import ServerStartError, UsageError
-from pytest_specgate.core.records import redacted_text
+from pytest_specgate.core.secret_words import redacted_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _POLL_S = 0.2
 _TELL_AGAIN_S = 60.0
 _LONGEST_COMMAND: Final = 200
+_OF_ENGINES: Final = re.compile(r"specgate[-_]engine[-_](?:args|command|env)(=|$)")
+"""What servers are given need not be read by those who wait, and may be secret."""
 
 
 class MachineLock:
@@ -59,7 +61,9 @@ class MachineLock:
         if self._names == []:
             raise UsageError(f"the lock names no device in {devices!r}: write them as 0,1, or leave the option out")
         self._held: list[int] = []
+        self._place: int | None = None
         self._depth = 0
+        _LOCKS.add(self)
 
     def __enter__(self) -> Self:
         if self._depth == 0:
@@ -84,27 +88,34 @@ class MachineLock:
         Raises:
             ServerStartError: others had it all the time, or its folder cannot be used.
         """
-        started_s = told_s = time.monotonic()
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if self._taken():
+            if self._taken() or self._taken_later():
                 return
-            if self._wait_s > 0:
-                self._tell()
-            while wait_until(started_s + self._wait_s, pause_s=min(_POLL_S, self._wait_s)):
-                if self._taken():
-                    self._say(f"{self._what} is free now")
-                    return
-                if time.monotonic() - told_s >= _TELL_AGAIN_S:
-                    told_s = time.monotonic()
-                    self._tell()
+            raise ServerStartError(
+                f"{self._what} was in use for {self._wait_s:g} s by {self._holders()}: run it later, or raise "
+                f"--specgate-lock-wait"
+            )
         except OSError as error:
             raise ServerStartError(
                 f"{self._what} cannot be locked: {error}; set SPECGATE_STATE_DIR to a folder on this machine"
             ) from error
-        raise ServerStartError(
-            f"{self._what} was in use for {self._wait_s:g} s by {self._holders()}: run it later, or wait longer"
-        )
+        finally:
+            self._leave_queue()
+
+    def _taken_later(self) -> bool:
+        """Try again until the limit."""
+        started_s = told_s = time.monotonic()
+        if self._wait_s > 0:
+            self._tell()
+        while wait_until(started_s + self._wait_s, pause_s=min(_POLL_S, self._wait_s)):
+            if self._taken():
+                self._say(f"{self._what} is free now")
+                return True
+            if time.monotonic() - told_s >= _TELL_AGAIN_S:
+                told_s = time.monotonic()
+                self._tell()
+        return False
 
     def _tell(self) -> None:
         limit = "" if math.isinf(self._wait_s) else f" up to {self._wait_s:g} s"
@@ -123,29 +134,43 @@ class MachineLock:
     def _taken(self) -> bool:
         """Take all or none, so that two who need the same two never wait for each other."""
         try:
+            if not self._queued():
+                return False
             for path, kind in self._plan():
-                handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+                handle = _locked(path, kind)
+                if handle is None:
+                    self._release()
+                    return False
                 self._held.append(handle)
-                fcntl.flock(handle, kind | fcntl.LOCK_NB)
-                if kind == fcntl.LOCK_EX:
-                    _write(handle, json.dumps(_this_job()))
-        except BlockingIOError:
-            # The last one is another's: what it says of its holder stays.
-            os.close(self._held.pop())
-            self._release()
-            return False
         except BaseException:
             self._release()
             raise
+        finally:
+            if self._names is not None:
+                self._leave_queue()
         return True
+
+    def _queued(self) -> bool:
+        """Take a place in the queue: who waits for the whole machine keeps it, and lets no device begin anew."""
+        if self._place is None:
+            self._place = _locked(self._path("queue"), fcntl.LOCK_EX if self._names is None else fcntl.LOCK_SH)
+        return self._place is not None
+
+    def _leave_queue(self) -> None:
+        if self._place is not None:
+            _unlock(self._place, named=self._names is None)
+            self._place = None
 
     def _release(self) -> None:
         while self._held:
             handle = self._held.pop()
-            with contextlib.suppress(OSError):
-                if self._names is None or self._held:
-                    _write(handle, "")
+            _unlock(handle, named=self._names is None or bool(self._held))
+
+    def forget(self) -> None:
+        """Drop all without giving it back: this is a fork, and its parent has the lock."""
+        for handle in (*self._held, *([] if self._place is None else [self._place])):
             os.close(handle)
+        self._held, self._place = [], None
 
     def _holders(self) -> str:
         """Say who has what is needed: of the machine as a whole, whoever has any of its devices."""
@@ -153,13 +178,66 @@ class MachineLock:
         if self._names is None:
             wanted += sorted(self._folder.glob(f"{self._path('device-').stem}*.lock"))
         found = list(dict.fromkeys(filter(None, map(_holder_of, wanted))))
+        if self._place is None and (first := _holder_of(self._path("queue"))) is not None:
+            found.append(f"{first}, which waits for all of it")
         return " and ".join(found) or "a job that does not say who it is"
 
 
+_LOCKS: Final[weakref.WeakSet[MachineLock]] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for lock in tuple(_LOCKS):
+        lock.forget()
+
+
+# A fork of a user's test would keep the lock for as long as it lives.
+os.register_at_fork(after_in_child=_forget_all)
+
+
+def _locked(path: Path, kind: int) -> int | None:
+    """Return a handle on a file that is locked now, `None` when others have it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        if kind == fcntl.LOCK_EX:
+            _write(handle, json.dumps(_this_job()))
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _unlock(handle: int, *, named: bool) -> None:
+    """Give a lock back, whoever else may have inherited its handle.
+
+    Args:
+        handle: on the file.
+        named: whether the file says who has it.
+    """
+    with contextlib.suppress(OSError):
+        if named:
+            _write(handle, "")
+    fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)
+
+
 def _this_job() -> dict[str, Any]:
-    command = redacted_text(shlex.join(sys.argv))
+    command = redacted_command(_shown(sys.argv))
     now = dt.datetime.now().astimezone().isoformat(timespec="seconds")
     return {"pid": os.getpid(), "command": command[:_LONGEST_COMMAND], "since": now}
+
+
+def _shown(words: Iterable[str]) -> Iterator[str]:
+    """Yield the words of a command line without what servers are given."""
+    hidden = False
+    for word in words:
+        given = _OF_ENGINES.search(word)
+        yield "..." if hidden else word if given is None else f"{word[: given.end()]}{'...' if given[1] else ''}"
+        hidden = not hidden and given is not None and not given[1]
 
 
 def _write(handle: int, text: str) -> None:

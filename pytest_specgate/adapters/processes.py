@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import re
 import select
 import signal
 import subprocess
@@ -19,23 +18,16 @@ from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 import psutil
 
 from pytest_specgate.adapters import supervisor
+from pytest_specgate.adapters.server_log import ServerLog, last_words
 from pytest_specgate.core.errors import ServerError
-from pytest_specgate.core.records import REDACTED, redacted_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 _START_S = 60.0
+_KILL_S = 10.0
 _POLL_S = 0.02
-_TAIL_BYTES = 4_000_000
-_HEAD_BYTES = 1_000_000
-_TAIL_LINES = 30
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f]")
-FIRST_ERROR = "first error: "
-_ERROR = re.compile(r"(?:^|\s)[A-Za-z_.]*(?:Error|Exception): \S")
-_PREFIX = re.compile(r"^(?:\([^()]*\bpid=\d+\) ?)?(?:ERROR [\d:. -]+\[[^\]]*\] ?)?")
-_ANSWERED = re.compile(r'"(GET|POST|HEAD) [^"]*" 2\d\d\b')
 _CODE: Final = """
 import importlib.util, sys
 spec = importlib.util.spec_from_file_location("pytest_specgate.adapters.supervisor", sys.argv[1])
@@ -70,6 +62,15 @@ class StopLimits:
     abandoned_s: float = 5.0
     port_s: float = 10.0
     memory_s: float = 60.0
+
+    def scaled(self, interrupt_s: float) -> StopLimits:
+        """Return limits for servers that need more, or less, time after SIGINT: all steps grow by the same factor.
+
+        Only what is waited for when the process that wanted the server is gone stays as it is.
+        """
+        factor = interrupt_s / self.interrupt_s
+        steps = {name: value * factor for name, value in dataclasses.asdict(self).items() if name != "abandoned_s"}
+        return dataclasses.replace(self, **steps)
 
     @property
     def asking_s(self) -> float:
@@ -113,7 +114,7 @@ class Child:
         limits: StopLimits = DEFAULT_LIMITS,
     ) -> None:
         self.log = log
-        self._secrets = tuple(secrets)
+        self._printed = ServerLog(log, secrets=secrets)
         self._limits = limits
         self._seen: set[psutil.Process] = set()
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -146,16 +147,35 @@ class Child:
         """Whether descendants are found wherever they go; else only in the child's session, or if they were seen."""
         return bool(self._line.facts["adopts"])
 
+    @property
+    def abandoned(self) -> bool:
+        """Whether the supervising process left before the child did: somebody killed it."""
+        self._line.hear(0)
+        return self._line.silent and "exit" not in self._line.facts
+
     def exit_code(self) -> int | None:
         """Return the exit status of the child, `None` while it lives; -9 means ended by signal 9.
 
-        Where somebody killed the supervising process, that one's status stands for the child's, which nobody knows.
+        An `abandoned` child counts as left, also when it is deaf and lives: nobody would end it if this process were
+        killed. The status of its supervising process stands for its own, which nobody knows.
         """
-        self._line.hear(0)
+        if self.abandoned:
+            return self._line.status()
         code: int | None = self._line.facts.get("exit")
-        if code is None and self._line.silent and not living(self._own):
-            return self._process.wait()
         return code
+
+    def left(self, when: str = "") -> str | None:
+        """Say how the child left, as a sentence with its last words, `None` while it lives.
+
+        Args:
+            when: completes "its server left", as " while starting,".
+        """
+        code = self.exit_code()
+        if code is None:
+            return None
+        if self.abandoned:
+            return f"the process that supervises its server left with exit code {code}, so the server is ended"
+        return f"its server left{when} with exit code {code}{last_words(self.log_tail())}"
 
     def wait(self, limit_s: float) -> int | None:
         """Wait until the child has left, so long at most; return its exit status, `None` when it still lives."""
@@ -175,38 +195,15 @@ class Child:
 
     def log_head(self) -> str:
         """Return the beginning of what the child printed, without control characters and secrets, in whole lines."""
-        try:
-            with self.log.open("rb") as file:
-                text = file.read(_HEAD_BYTES).decode("utf-8", errors="replace")
-        except OSError:
-            return ""
-        return self._cleaned(text.rpartition("\n")[0].replace("\r\n", "\n").replace("\r", "\n"))
+        return self._printed.head()
 
     def log_tail(self) -> str:
-        """Return the last lines that the child printed, without control characters and secrets.
+        """Return the last lines that the child printed, without control characters and secrets; see `ServerLog`."""
+        return self._printed.tail()
 
-        Access lines of requests that went well are left out: they would push the cause out of sight. The first error
-        stands before them where they do not reach back to it: engines end with "see root cause above".
-        """
-        try:
-            with self.log.open("rb") as file:
-                start = max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
-                file.seek(start)
-                text = file.read().decode("utf-8", errors="replace")
-        except OSError:
-            return ""
-        # A beginning in the middle of a line could hide what gives a secret away.
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-        text = text.partition("\n")[2] if start else text
-        lines = [line for line in self._cleaned(text).splitlines() if not _ANSWERED.search(line)]
-        first = next((place for place, line in enumerate(lines) if _ERROR.search(line)), len(lines))
-        cause = [f"{FIRST_ERROR}{_PREFIX.sub('', lines[first])}"] if first < len(lines) - _TAIL_LINES else []
-        return "\n".join([*cause, *lines[-_TAIL_LINES:]])
-
-    def _cleaned(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, REDACTED)
-        return redacted_text(_CONTROL.sub("", text))
+    def cleaned(self, text: str) -> str:
+        """Return a text that the child may have said without control characters and secrets."""
+        return self._printed.cleaned(text)
 
     def stop(self) -> None:
         """End the child and all its descendants; quiet when they are gone already.
@@ -237,7 +234,10 @@ class Child:
         survivors = sorted(process.pid for process in living(self._seen))
         if survivors:
             names = ", ".join(map(str, survivors))
-            raise ServerError(f"processes {names} of the server could not be ended", log_tail=self.log_tail())
+            raise ServerError(
+                f"processes {names} of the server could not be ended, so nothing is started while they live",
+                log_tail=self.log_tail(),
+            )
 
 
 class _Line:
@@ -266,6 +266,10 @@ class _Line:
         self._part = b""
         self._poll = select.poll()
         self._poll.register(self._reports, select.POLLIN)
+        # Who does not listen must not keep this process waiting.
+        os.set_blocking(self._words, False)
+        self._room = select.poll()
+        self._room.register(self._words, select.POLLOUT)
 
     def begin(self, job: dict[str, Any]) -> None:
         """Hand the job over, and return once the server has been started.
@@ -273,19 +277,21 @@ class _Line:
         Raises:
             OSError: it cannot be started.
         """
-        self.say(json.dumps(job))
         deadline_s = time.monotonic() + _START_S
+        self.say(json.dumps(job), limit_s=_START_S)
         while not (self.silent or self.facts) and (left_s := deadline_s - time.monotonic()) > 0:
             self.hear(left_s)
         if "pid" not in self.facts:
             number, text, file = self.facts.get("error", (None, "its supervising process does not start", None))
             raise OSError(text) if number is None else OSError(number, text, file)
 
-    def say(self, words: str) -> None:
-        """Say a line; nobody may be there to hear it."""
+    def say(self, words: str, *, limit_s: float = 0.0) -> None:
+        """Say a line; nobody may be there to hear it, or listen so long."""
         data = f"{words}\n".encode()
-        with contextlib.suppress(BrokenPipeError):
+        deadline_s = time.monotonic() + limit_s
+        with contextlib.suppress(BrokenPipeError, BlockingIOError):
             while data and self._hang_up.alive:
+                self._room.poll(max(0.0, deadline_s - time.monotonic()) * 1e3)
                 data = data[os.write(self._words, data) :]
 
     def hear(self, wait_s: float) -> None:
@@ -310,9 +316,16 @@ class _Line:
         self.hear_out(patience_s)
         if not self.silent:
             self.process.kill()
-        self.process.wait()
+        self.status()
         self.silent = True
         self._stop_listening()
+
+    def status(self) -> int:
+        """Return the exit status of the process, which is about to leave; that of a killed one if it cannot."""
+        try:
+            return self.process.wait(_KILL_S)
+        except subprocess.TimeoutExpired:
+            return -signal.SIGKILL
 
 
 def _processes_of(pid: int) -> tuple[psutil.Process, ...]:

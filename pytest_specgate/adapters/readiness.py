@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-import httpx
-
-from pytest_specgate.adapters.processes import FIRST_ERROR, wait_until
+from pytest_specgate.adapters.asking import NO_ANSWER, Asker
+from pytest_specgate.adapters.processes import wait_until
+from pytest_specgate.adapters.server_log import last_words
 from pytest_specgate.core.errors import ServerStartError
-from pytest_specgate.core.profile import ENDPOINT
-from pytest_specgate.core.records import redacted_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,88 +17,87 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.1
 _NOTE_S: Final = 1.0
-_ASK_S: Final = 5.0
-_PASSING: Final = frozenset({408, 425, 429})
-"""Refusals that time may cure: time-out, too early, too many requests."""
+_TELL_S = 30.0
+_LEAVING_S: Final = 1.0
 
 
-def wait_ready(child: Child, *, url: str, model: str, limit_s: float, note: Callable[[], object]) -> None:
+def wait_ready(waiting: Waiting, *, url: str, model: str, limit_s: float) -> None:
     """Return when the model is listed and has answered one tiny completion.
 
     Args:
-        child: the server.
+        waiting: for the server.
         url: its base address.
         model: the name that it has to list.
         limit_s: how long this may take.
-        note: called now and then meanwhile, and once the server is ready.
 
     Raises:
-        ServerStartError: the child left, serves another model, refuses completions, or was not ready in time.
+        ServerStartError: the server left, serves another model, refuses what it is asked, or was not ready in time.
     """
     deadline = time.monotonic() + limit_s
-    note_at = 0.0
-    with httpx.Client(base_url=url, trust_env=False, timeout=_ASK_S) as client:
-        while (unready := _unready(client, model, deadline=deadline)) is not None:
-            code = child.exit_code()
-            if code is not None:
-                tail = child.log_tail()
-                message = f"its server left while starting, with exit code {code}{last_words(tail)}"
-                raise ServerStartError(message, exit_code=code, log_tail=tail)
-            if not wait_until(deadline, pause_s=_POLL_S):
-                message = f"its server was not ready within {limit_s:g} s, {unready} (raise --specgate-start-limit)"
-                raise ServerStartError(message, log_tail=child.log_tail())
-            if time.monotonic() >= note_at:
-                # A boot can be killed, too.
-                note()
-                note_at = time.monotonic() + _NOTE_S
-    note()
+    asker = Asker(url, whose="its server", gone=waiting.gone, cleaned=waiting.child.cleaned)
+    while (unready := _answered(waiting, asker, model, deadline=deadline)) is not None:
+        waiting.go_on()
+        if not wait_until(deadline, pause_s=_POLL_S):
+            message = f"its server was not ready within {limit_s:g} s, {unready} (raise --specgate-start-limit)"
+            raise ServerStartError(message, log_tail=waiting.child.log_tail())
+    waiting.note()
 
 
-def _unready(client: httpx.Client, model: str, *, deadline: float) -> str | None:
+class Waiting:
+    """The time until a server is ready: a boot can die or be killed, and somebody may watch it.
+
+    Args:
+        child: the server.
+        note: called now and then, and once the server is ready.
+        say: is told now and then what the server printed last.
+    """
+
+    def __init__(self, child: Child, *, note: Callable[[], object], say: Callable[[str], None]) -> None:
+        self.child = child
+        self.note = note
+        self._say = say
+        self._began_s = self._noted_s = self._told_s = time.monotonic()
+
+    def gone(self) -> bool:
+        """Do what is due, and return whether the server has left."""
+        now_s = time.monotonic()
+        if now_s - self._noted_s >= _NOTE_S:
+            self._noted_s = now_s
+            self.note()
+        if now_s - self._told_s >= _TELL_S:
+            self._told_s = now_s
+            self._say(f"still starting after {now_s - self._began_s:.0f} s{last_words(self.child.log_tail())}")
+        return self.child.exit_code() is not None
+
+    def go_on(self) -> None:
+        """Do what is due.
+
+        Raises:
+            ServerStartError: the server has left.
+        """
+        if self.gone():
+            message = self.child.left(" while starting,")
+            assert message is not None, "who has left does not come back"
+            raise ServerStartError(message, exit_code=self.child.exit_code(), log_tail=self.child.log_tail())
+
+
+def _answered(waiting: Waiting, asker: Asker, model: str, *, deadline: float) -> str | None:
+    """Return why a server cannot be used yet, `None` once it can; of one that leaves, how it did is what counts."""
+    try:
+        return _unready(asker, model, deadline=deadline)
+    except ServerStartError:
+        # Who refuses may be somebody else, who has the port that ours was to have.
+        waiting.child.wait(_LEAVING_S)
+        waiting.go_on()
+        raise
+
+
+def _unready(asker: Asker, model: str, *, deadline: float) -> str | None:
     """Return why a server cannot be used yet, `None` once it can."""
     try:
-        names = served_models(client)
-    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        names = asker.models()
+    except (*NO_ANSWER, ValueError, KeyError, TypeError):
         return "it does not list its models"
     if names and model not in names:
         raise ServerStartError(f"its server serves {', '.join(names)}, not {model}")
-    return refusal(client, model, deadline=deadline) if names else "it lists no model"
-
-
-def served_models(client: httpx.Client) -> list[str]:
-    """Return the models that a server lists; none while it answers with an error.
-
-    Raises:
-        httpx.HTTPError: it does not answer.
-        ValueError, KeyError, TypeError: what it answers is no list of models.
-    """
-    answer = client.get("/v1/models")
-    return [str(entry["id"]) for entry in answer.json()["data"]] if answer.is_success else []
-
-
-def refusal(client: httpx.Client, model: str, *, deadline: float) -> str | None:
-    """Ask for one token; return why it did not come, `None` when it did.
-
-    Raises:
-        ServerStartError: it was refused for good.
-    """
-    body = {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
-    try:
-        answer = client.post(ENDPOINT, json=body, timeout=max(_ASK_S, deadline - time.monotonic()))
-    except httpx.HTTPError as error:
-        return f"a completion ended with {type(error).__name__}"
-    if answer.is_success:
-        return None
-    said = f"HTTP {answer.status_code}: {redacted_text(answer.text)[:200]}"
-    if answer.is_client_error and answer.status_code not in _PASSING:
-        raise ServerStartError(f"its server refuses a completion with {said}")
-    return f"a completion was answered with {said}"
-
-
-def last_words(tail: str) -> str:
-    """Return the last line of a log, or the first error where that line only points to it, as the end of a sentence."""
-    lines = [line.strip() for line in tail.splitlines() if line.strip()]
-    if not lines:
-        return ", having printed nothing"
-    pointed = "root cause above" in lines[-1] and lines[0].startswith(FIRST_ERROR)
-    return f": {lines[0].removeprefix(FIRST_ERROR)[:300] if pointed else lines[-1][:200]}"
+    return asker.refusal(model, deadline=deadline) if names else "it lists no model"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 30.0
 _SETTLE_S = 5.0
 _SETTLE_PAUSE_S = 0.1
+_TEXT_FIELDS = frozenset({"add_special_tokens"})
+"""Fields of a completions request that change what its prompt becomes."""
 _TEMPLATE_FIELDS = frozenset(
     {
         "add_generation_prompt",
@@ -127,13 +129,13 @@ class HttpPages:
     def _server_info(self, server: Server) -> dict[str, Any]:
         return self._json(self._get(server, "/server_info?config_format=json"))
 
-    def tokenize(self, server: Server, text: str) -> list[int]:
-        """Return the token ids of a text, special tokens included."""
-        return self._tokens(server, {"model": server.model, "prompt": text})
+    def tokenize(self, server: Server, text: str, extra: Mapping[str, JsonValue]) -> list[int]:
+        """Return the token ids of a text, special tokens included unless `extra` says otherwise."""
+        return self._tokens(server, {"model": server.model, "prompt": text, **_steering(extra, _TEXT_FIELDS)})
 
     def tokenize_chat(self, server: Server, messages: Sequence[JsonValue], extra: Mapping[str, JsonValue]) -> list[int]:
         """Return the token ids that a conversation becomes through the chat template."""
-        steering = {name: value for name, value in extra.items() if name in _TEMPLATE_FIELDS}
+        steering = _steering(extra, _TEMPLATE_FIELDS)
         return self._tokens(server, {"model": server.model, "messages": list(messages), **steering})
 
     def _tokens(self, server: Server, body: dict[str, JsonValue]) -> list[int]:
@@ -163,6 +165,10 @@ class HttpPages:
         if not isinstance(body, dict):
             raise ScrapeError(f"{response.url.path} did not answer a JSON object: {_quoted(response)}")
         return body
+
+
+def _steering(extra: Mapping[str, JsonValue], fields: frozenset[str]) -> dict[str, JsonValue]:
+    return {name: value for name, value in extra.items() if name in fields}
 
 
 def _quoted(response: httpx.Response) -> str:

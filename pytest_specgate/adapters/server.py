@@ -17,13 +17,16 @@ import psutil
 
 from pytest_specgate.adapters import engines
 from pytest_specgate.adapters.devices import refuse_busy, require_released
-from pytest_specgate.adapters.listeners import answers, holder_of, listeners, require_free
+from pytest_specgate.adapters.leftovers import Leftovers
+from pytest_specgate.adapters.listeners import answers, held_by_others, holder_of, require_free
 from pytest_specgate.adapters.models import resolve_model, served_name
 from pytest_specgate.adapters.processes import DEFAULT_LIMITS, Child, StopLimits, ended_by_signals
-from pytest_specgate.adapters.readiness import last_words, wait_ready
+from pytest_specgate.adapters.readiness import Waiting, wait_ready
+from pytest_specgate.adapters.running import RunningServer, noted
 from pytest_specgate.core.confounds import differing
-from pytest_specgate.core.errors import ServerDiedError, ServerError, ServerStartError, UsageError
-from pytest_specgate.core.records import redacted, redacted_arm, redacted_text, secrets_of
+from pytest_specgate.core.errors import ServerError, ServerStartError, UsageError
+from pytest_specgate.core.records import redacted, secrets_of
+from pytest_specgate.core.secret_words import redacted_command, secrets_of_environment, secrets_of_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,6 +66,7 @@ class EngineOptions:
         variables: further environment variables of every server; those of its arm win.
         limits: how long each step of the end of a server may take.
         lock: held while a server runs; `None`: whoever likes may use the machine at the same time.
+        leftovers: what of earlier servers could not be ended.
         notes: where running servers are noted, and what killed runs left behind is ended; `None`: nowhere.
         memory: of the devices that servers use; `None`: nothing is known of it.
         say: shows a line to the user.
@@ -77,52 +81,10 @@ class EngineOptions:
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
     limits: StopLimits = DEFAULT_LIMITS
     lock: MachineLock | None = None
+    leftovers: Leftovers = dataclasses.field(default_factory=Leftovers)
     notes: ServerNotes | None = None
     memory: DeviceMemory | None = None
     say: Callable[[str], None] = _silent
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RunningServer:
-    """Port `Server`: a server that has answered a completion."""
-
-    arm: str
-    url: str
-    model: str
-    command: str
-    boot_s: float
-    child: Child
-    note: Note | None = None
-
-    @property
-    def attached(self) -> bool:
-        """No: it was started here."""
-        return False
-
-    @property
-    def pid(self) -> int:
-        """Process id of the server itself."""
-        return self.child.pid
-
-    def ensure_alive(self, *, wait_s: float = 0.0) -> None:
-        """Raise `ServerDiedError` if the process has left, or leaves within `wait_s` seconds."""
-        code = self.child.wait(wait_s)
-        if code is not None:
-            tail = self.child.log_tail()
-            message = f"its server left with exit code {code}{last_words(tail)}"
-            raise ServerDiedError(message, exit_code=code, log_tail=tail)
-
-    def log_tail(self) -> str:
-        """Return the last lines that the server printed."""
-        return self.child.log_tail()
-
-    def startup_log(self) -> str:
-        """Return the beginning of what the server printed."""
-        return self.child.log_head()
-
-    def process_ids(self) -> frozenset[int]:
-        """Return the ids of the server's processes: all that it started and that still live, wherever they went."""
-        return _noted(self.child, self.note)
 
 
 class VllmEngine:
@@ -137,7 +99,7 @@ class VllmEngine:
         """Return what is known of the install of the engine that an arm uses."""
         own = engines.build_environment({**self._options.environment, **self._environment(arm)})
         if self._options.command:
-            return {"command": redacted_text(shlex.join(self._options.command)), **own}
+            return {"command": redacted_command(self._options.command), **own}
         return {**self._probe(self._python(arm)), **own}
 
     def check(self, arm: Arm) -> None:
@@ -177,9 +139,12 @@ class VllmEngine:
         """Start an arm's server; leaving the context stops it and all its processes.
 
         Raises:
-            ServerStartError: it left or was not ready in time, or others use the machine.
-            ServerError: at the end, something of it could not be ended, or still holds the port or a device's memory.
+            ServerStartError: it left or was not ready in time, or others use the machine; `command` is empty where
+                nothing was started.
+            ServerError: something of it could not be ended, or still holds the port or a device's memory; or of an
+                earlier server of this session.
         """
+        self._options.leftovers.refuse()
         with self._options.lock or contextlib.nullcontext():
             self._make_sure_of_the_machine()
             port = _free_port()
@@ -200,7 +165,8 @@ class VllmEngine:
         before = memory.used_bytes() if memory is not None else None
 
         def require() -> None:
-            require_free(port, limit_s=limits.port_s)
+            with self._options.leftovers.kept(lambda: answers(port)):
+                require_free(port, limit_s=limits.port_s)
             if memory is not None:
                 require_released(memory, before=before, limit_s=limits.memory_s)
 
@@ -221,12 +187,15 @@ class VllmEngine:
         url, model = f"http://127.0.0.1:{port}", served_name(arm.model)
         command = self._as_typed(arm, self._environment(arm), port=port)
         child = self._child(arm, port=port, command=command)
-        with self._noting(child, command) as note, _stopped(child):
+        with self._noting(child, command) as note, self._stopped(child):
             try:
-                wait_ready(
-                    child, url=url, model=model, limit_s=self._options.start_limit_s, note=lambda: _noted(child, note)
+                waiting = Waiting(
+                    child,
+                    note=lambda: noted(child, note),
+                    say=lambda line: self._options.say(f"{arm.name}: {line}"),
                 )
-                if not self._options.command:
+                wait_ready(waiting, url=url, model=model, limit_s=self._options.start_limit_s)
+                if not self._options.command or _runs_python(child):
                     _refuse_stranger(child, port)
             except ServerStartError as error:
                 error.command = command
@@ -236,14 +205,24 @@ class VllmEngine:
                 arm=arm.name, url=url, model=model, command=command, boot_s=boot_s, child=child, note=note
             )
 
+    @contextlib.contextmanager
+    def _stopped(self, child: Child) -> Iterator[None]:
+        """Stop a process tree when the context ends, however it ends."""
+        try:
+            yield
+        finally:
+            with self._options.leftovers.kept(lambda: bool(child.processes())):
+                child.stop()
+
     def _child(self, arm: Arm, *, port: int, command: str) -> Child:
         self._starts += 1
+        environment = {**self._options.environment, **self._environment(arm)}
         try:
             child = Child(
                 [*self._launcher(arm), *self._arguments(arm, port=port)],
-                environment={**self._options.environment, **self._environment(arm)},
+                environment=environment,
                 log=self._options.log_folder / f"server-{self._starts:02d}-{arm.name}.log",
-                secrets=secrets_of(self._as_started(arm)),
+                secrets=self._secrets(arm, environment),
                 limits=self._options.limits,
             )
         except OSError as error:
@@ -267,9 +246,16 @@ class VllmEngine:
             if not child.processes():
                 note.remove()
 
-    def _as_started(self, arm: Arm) -> Arm:
-        """Return an arm with what every server is given besides."""
-        return dataclasses.replace(arm, env={**self._options.variables, **arm.env})
+    def _secrets(self, arm: Arm, environment: Mapping[str, str]) -> list[str]:
+        """Return the secret texts that a server is given, whoever gives them, longest first."""
+        given = dataclasses.replace(arm, env={**self._options.variables, **arm.env})
+        found = {
+            *secrets_of(given),
+            *secrets_of_words(self._options.arguments, lists=True),
+            *secrets_of_words(self._options.command),
+            *secrets_of_environment(environment),
+        }
+        return sorted(found, key=lambda text: (-len(text), text))
 
     def _python(self, arm: Arm) -> Path:
         return Path(arm.python).expanduser().absolute() if arm.python else self._options.python
@@ -295,8 +281,8 @@ class VllmEngine:
     def _as_typed(self, arm: Arm, environment: Mapping[str, str], *, port: int) -> str:
         """Return the command as a user would type it, without secrets."""
         settings = [shlex.quote(f"{name}={redacted(value, name=name)}") for name, value in environment.items()]
-        argv = [*self._launcher(arm), *self._arguments(redacted_arm(arm), port=port)]
-        return " ".join([*settings, redacted_text(shlex.join(argv))])
+        launcher = redacted_command(self._launcher(arm))
+        return " ".join([*settings, launcher, redacted_command(self._arguments(arm, port=port), lists=True)])
 
     def _environment(self, arm: Arm) -> dict[str, str]:
         """Return what is set for an arm besides what this process has; the arm's own values win."""
@@ -331,32 +317,21 @@ def engine_flags(args: Mapping[str, JsonValue]) -> list[str]:
     return flags
 
 
-@contextlib.contextmanager
-def _stopped(child: Child) -> Iterator[None]:
-    """Stop a process tree when the context ends, however it ends."""
-    try:
-        yield
-    finally:
-        child.stop()
-
-
-def _noted(child: Child, note: Note | None) -> frozenset[int]:
-    """Return a server's processes, having noted them for later runs."""
-    pids = child.processes()
-    if note is not None:
-        note.update(pids)
-    return pids
-
-
 def _refuse_stranger(child: Child, port: int) -> None:
     """Make sure that the process that answers is ours.
 
     Raises:
         ServerStartError: the port belongs to another process.
     """
-    listening = listeners(port)
-    if listening and not listening & child.processes():
-        raise ServerStartError(f"another process answers on port {port}", log_tail=child.log_tail())
+    if held_by_others(port, ours=child.processes()):
+        raise ServerStartError(f"another process answers on port {port}: {holder_of(port)}", log_tail=child.log_tail())
+
+
+def _runs_python(child: Child) -> bool:
+    """Whether a child is a Python program, which serves itself; who hands on to a container need not listen."""
+    with contextlib.suppress(psutil.Error):
+        return Path(psutil.Process(child.pid).exe()).name.startswith(("python", "pypy"))
+    return False
 
 
 def _own_processes() -> frozenset[int]:

@@ -8,6 +8,7 @@ import os
 import platform
 import signal
 import tempfile
+import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -17,14 +18,16 @@ from pydantic import ValidationError
 
 from pytest_specgate.adapters.processes import DEFAULT_LIMITS, StopLimits, living, session_members, wait_gone
 from pytest_specgate.adapters.supervisor import process_stat
-from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.errors import ServerError, UsageError
 from pytest_specgate.core.records import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
 _VERSION: Final = 1
 _TICKS_S: Final = 100
+_FORGOTTEN_S: Final = 30 * 86400.0
+_QUIET_S = 1.0
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
@@ -206,11 +209,24 @@ class ServerNotes:
         return Note(self._folder / f"{uuid.uuid4().hex}.json", entry, say=self._say)
 
     def reap(self) -> None:
-        """End what runs of servers whose owner is gone, and say so; files that cannot be read are removed."""
+        """End what runs of servers whose owner is gone, and say so; files that cannot be read are removed.
+
+        Files of other machines and containers are let alone for a month; then nobody comes back for them.
+
+        Raises:
+            ServerError: some process survived even SIGKILL: nothing is to be started beside it.
+        """
         for path in sorted(self._folder.glob("*.json")):
             entry = self._read(path)
-            if entry is not None and _orphaned(entry) and self._ended(entry):
+            if entry is not None and _orphaned(entry):
+                self._end(entry)
                 _remove(path)
+            elif entry is not None and entry.machine != Machine.this() and _is_old(path):
+                # Nobody will come back to a container that is gone.
+                _remove(path)
+        for half in self._folder.glob(".*"):
+            if _is_old(half):
+                _remove(half)
 
     def _read(self, path: Path) -> Entry | None:
         try:
@@ -227,41 +243,64 @@ class ServerNotes:
             _remove(path)
             return None
 
-    def _ended(self, entry: Entry) -> bool:
-        """End what is left of a server; return whether nothing is."""
+    def _end(self, entry: Entry) -> None:
+        """End what is left of a server."""
         if entry.machine != Machine.this():
-            return True
+            return
         self._await_supervisor(entry)
         left = _left_of(entry)
         if not left:
-            return True
-        pids = ", ".join(str(pid) for pid in sorted(process.pid for process in left))
+            return
+        pids = _listed(left)
         for number, limit_s in ((signal.SIGTERM, self._limits.terminate_s), (signal.SIGKILL, self._limits.kill_s)):
             # What was left may have started something since, or have left something behind.
             left |= _left_of(entry)
             for process in living(left):
                 with contextlib.suppress(psutil.Error):
                     process.send_signal(number)
-            wait_gone(left, limit_s)
-        survivors = sorted(process.pid for process in living(left | _left_of(entry)))
-        what = f"of a server that an earlier run left behind (since {entry.started_at}: {entry.command})"
+            self._await(left, limit_s, entry)
+        survivors = living(left | _left_of(entry))
         if survivors:
-            self._say(f"processes {', '.join(map(str, survivors))} {what} could not be ended")
-        else:
-            self._say(f"ended process {pids} {what}")
-        return not survivors
+            raise ServerError(
+                f"processes {_listed(survivors)} {_whose(entry)} could not be ended, so nothing is started while they "
+                f"live"
+            )
+        self._say(f"ended process {pids} {_whose(entry)}")
 
     def _await_supervisor(self, entry: Entry) -> None:
         """Let a supervising process that lives do its work: it began when its owner was gone."""
         supervisor = entry.supervisor and entry.supervisor.process()
         if supervisor:
-            wait_gone([supervisor], self._limits.asking_s)
+            self._await([supervisor], self._limits.asking_s, entry)
+
+    def _await(self, processes: Collection[psutil.Process], limit_s: float, entry: Entry) -> None:
+        """Wait until processes are gone, so long at most; when that lasts, say for whom."""
+        quiet_s = min(_QUIET_S, limit_s)
+        wait_gone(processes, quiet_s)
+        if limit_s > quiet_s and (left := living(processes)):
+            self._say(f"waiting up to {limit_s:g} s for the end of process {_listed(left)} {_whose(entry)}")
+            wait_gone(processes, limit_s - quiet_s)
+
+
+def _listed(processes: Iterable[psutil.Process]) -> str:
+    return ", ".join(map(str, sorted(process.pid for process in processes)))
+
+
+def _whose(entry: Entry) -> str:
+    return f"of a server that an earlier run left behind (since {entry.started_at}: {entry.command})"
 
 
 def _remove(path: Path) -> None:
     # Another run may have removed it, and a folder that cannot be written must stop nobody.
     with contextlib.suppress(OSError):
         path.unlink()
+
+
+def _is_old(path: Path) -> bool:
+    """Whether a file was written longer ago than any server runs."""
+    with contextlib.suppress(OSError):
+        return time.time() - path.stat().st_mtime > _FORGOTTEN_S
+    return False
 
 
 def _of_another_version(error: ValidationError) -> bool:

@@ -1,22 +1,29 @@
-"""Keeps window records as files."""
+"""Keeps window records and calibrations as files."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic import ValidationError
 
+from pytest_specgate.core.calibration import NoiseBook
 from pytest_specgate.core.errors import RecordError
-from pytest_specgate.core.records import SCHEMA_VERSION, WindowRecord
+from pytest_specgate.core.records import SCHEMA_VERSION, Stored, WindowRecord
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from pytest_specgate.core.profile import RequestProfile
+
+S = TypeVar("S", bound=Stored)
+
+NOISE_NAME: Final = "noise.json"
+_NUMBERS: Final = re.compile(r"\[\s*([-+0-9.eE,\s]+?)\s*\]")
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -70,16 +77,68 @@ def load_record(path: Path) -> WindowRecord:
     Raises:
         RecordError: the file is missing, broken, or of another schema version.
     """
+    return read_stored(path, WindowRecord, what=f"window record of schema {SCHEMA_VERSION}")
+
+
+class NoiseFile:
+    """The calibrations of a host class: ``noise.json`` in its folder under the baselines.
+
+    Args:
+        baselines: folder of all host classes.
+        host_class: whose calibrations they are.
+    """
+
+    def __init__(self, baselines: Path, host_class: str) -> None:
+        self.path = baselines / host_class / NOISE_NAME
+        self._host_class = host_class
+
+    def load(self) -> NoiseBook:
+        """Return what is known, nothing where there is no file.
+
+        Raises:
+            RecordError: the file is broken, of another schema version or host class, or was edited by hand.
+        """
+        if not self.path.exists():
+            return NoiseBook(host_class=self._host_class)
+        book = read_stored(self.path, NoiseBook, what="calibration of this version")
+        if book.host_class != self._host_class:
+            raise RecordError(f"{self.path} is of host class {book.host_class}: it was moved or copied by hand")
+        try:
+            book.verify()
+        except RecordError as error:
+            raise RecordError(f"{self.path}: {error}") from None
+        return book
+
+    def save(self, book: NoiseBook) -> None:
+        """Write the file anew, with sorted keys and one list of numbers a line."""
+        write_atomically(self.path, stable_text(book))
+
+
+def stable_text(stored: Stored) -> str:
+    """Return what is committed as text: the same data gives the same bytes, and a small change a small difference."""
+    text = json.dumps(stored.model_dump(mode="json"), sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False)
+    return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
+
+
+def read_stored(path: Path, model: type[S], *, what: str) -> S:
+    """Read a stored file.
+
+    Args:
+        path: of the file.
+        model: what it holds.
+        what: it is, for messages.
+
+    Raises:
+        RecordError: the file is missing or broken, or holds something else; the key and its value are named.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RecordError(f"{path} cannot be read: {error}") from error
     try:
-        return WindowRecord.model_validate_json(text)
+        return model.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "the file"
         found: JsonValue = first["input"] if isinstance(first["input"], int | str) else type(first["input"]).__name__
-        raise RecordError(
-            f"{path} is no window record of schema {SCHEMA_VERSION}: {place}: {first['msg']}, got {found!r}"
-        ) from error
+        raise RecordError(f"{path} is no {what}: {place}: {first['msg']}, got {found!r}") from error

@@ -11,7 +11,7 @@ import importlib.metadata
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from pytest_specgate.cli import counters, prepare_model, stream
+from pytest_specgate.cli import counters, prepare_model, selftest, stream
 from pytest_specgate.cli.command import EXIT_INTERRUPTED, EXIT_USAGE, Command
 from pytest_specgate.core.errors import SpecgateError, UsageError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "Command", "main"]
 
-COMMANDS: tuple[Command, ...] = (prepare_model.COMMAND, counters.COMMAND, stream.COMMAND)
+COMMANDS: tuple[Command, ...] = (prepare_model.COMMAND, selftest.COMMAND, counters.COMMAND, stream.COMMAND)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,8 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments without the program's name; `None` takes those of the process.
 
     Returns:
-        The exit status: 0, 2 for a usage error (told in one sentence on stderr), 4 for figures that must not be read,
-        130 when interrupted.
+        The exit status: 0, 1 for what is not as it must be, 2 for a usage error (told in one sentence on stderr), 3 for
+        what cannot be told from what was measured, 4 for figures that must not be read, 130 when interrupted.
 
     Raises:
         SystemExit: `--help` and `--version`, after printing.
@@ -65,7 +65,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Tools beside the pytest-specgate plugin, which fails CI when a change makes LLM serving worse."
         " Gates themselves run with `pytest`.",
         epilog="`specgate COMMAND --help` explains one command. "
-        " Exit status: 0 done, 2 wrong usage or broken input, 4 figures that must not be read.",
+        " Exit status: 0 done, 1 not as it must be, 2 wrong usage or broken input, 3 not enough measured to tell,"
+        " 4 figures that must not be read.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"specgate {_version()}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 from pydantic import Field, JsonValue, field_validator, model_validator
@@ -24,6 +25,10 @@ else:
 MAXIMUM_ROUNDS: Final = 40
 """More rounds than this cannot be asked for: the margin is at fault then."""
 
+_OURS: Final = frozenset({"model", "host", "port", "served_model_name"})
+_SPECULATION: Final = "speculative_config"
+_ARGUMENT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
 
 @declaration
 class Arm:
@@ -33,8 +38,8 @@ class Arm:
         name: short name in tables and files, unique within a window.
         model: folder or hub id given to the engine, or ``embedded:NAME`` for the model that
             ``specgate prepare-model`` makes.
-        args: engine arguments by their Python name: ``True`` gives ``--x``, ``False`` gives ``--no-x``, a mapping
-            gives JSON, a list repeats its values, ``None`` leaves the argument out.
+        args: engine arguments by their Python name (dashes become underscores): ``True`` gives ``--x``, ``False``
+            gives ``--no-x``, a mapping gives JSON, a list repeats its values, ``None`` leaves the argument out.
         env: further environment variables of the server.
         python: interpreter of another install of the engine; `None` is the session's.
     """
@@ -48,13 +53,12 @@ class Arm:
     @field_validator("args")
     @classmethod
     def _own_arguments(cls, args: EngineArguments) -> EngineArguments:
-        config = args.get("speculative_config")
-        if not isinstance(config, dict | None):
-            raise ValueError(f"speculative_config is a dict, so that what it declares can be proved; got {config!r}")  # noqa: TRY004  - pydantic wants ValueError
-        taken = {"model", "host", "port", "served_model_name"} & {name.replace("-", "_") for name in args}
-        if taken:
-            raise ValueError(f"{', '.join(sorted(taken))} is set by the gate itself")
-        return {name: value for name, value in args.items() if value is not None}
+        plain = _plain_names({name: value for name, value in args.items() if value is not None})
+        for name in plain:
+            _refuse_name(name)
+        if (config := plain.get(_SPECULATION)) is not None:
+            plain[_SPECULATION] = _speculation(config)
+        return plain
 
     @known_keywords
     def vary(
@@ -73,10 +77,12 @@ class Arm:
         for given, what in ((args, "args"), (env, "env")):
             if not isinstance(given, dict | None):
                 raise UsageError(f"vary({name!r}): {what} is a dict by argument name, got {given!r}")
+        changed = {given.replace("-", "_") for given in args or {}}
+        kept = {known: value for known, value in self.args.items() if known not in changed}
         return Arm(
             name,
             model=model or self.model,
-            args={**self.args, **(args or {})},
+            args={**kept, **(args or {})},
             env={**self.env, **(env or {})},
             python=python or self.python,
         )
@@ -84,14 +90,14 @@ class Arm:
     @property
     def draft_horizon(self) -> int | None:
         """Number of speculative tokens k that the arm declares; `None` when speculation is off."""
-        config = self.args.get("speculative_config")
+        config = self.args.get(_SPECULATION)
         k = config.get("num_speculative_tokens") if isinstance(config, dict) else None
         return k if isinstance(k, int) else None
 
     @property
     def speculates(self) -> bool:
         """Whether the arm declares speculation at all."""
-        return self.args.get("speculative_config") is not None
+        return self.args.get(_SPECULATION) is not None
 
     @property
     def key(self) -> str:
@@ -106,6 +112,55 @@ class Arm:
             **_leaves("args", self.args),
             **{f"env.{name}": value for name, value in self.env.items()},
         }
+
+
+def _plain_names(args: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return arguments by their Python names; the engine knows them with either, and takes the last of two.
+
+    Raises:
+        ValueError: an argument is there twice, as ``a-b`` and ``a_b``, or as ``x`` and ``no_x``.
+    """
+    seen: dict[str, str] = {}
+    plain: dict[str, JsonValue] = {}
+    for given, value in args.items():
+        name = given.replace("-", "_")
+        switch = name.removeprefix("no_") if isinstance(value, bool) else name
+        if switch in seen:
+            raise ValueError(f"{switch} is given twice, as {seen[switch]!r} and as {given!r}; give it once")
+        seen[switch], plain[name] = given, value
+    return plain
+
+
+def _refuse_name(name: str) -> None:
+    """Refuse an argument that the gate sets, or one whose spelling would hide from the proof what it declares."""
+    if name in _OURS:
+        raise ValueError(f"{name} is set by the gate itself")
+    if name != _SPECULATION and (
+        name.startswith("spec_") or (_SPECULATION.startswith(name) and name.startswith("spe"))
+    ):
+        raise ValueError(f"{name}: declare speculation as {_SPECULATION}, a dict, so that it can be proved")
+    if not _ARGUMENT.fullmatch(name):
+        text = "without dashes in front, and with a dict for its parts: {'compilation_config': {'mode': 3}}"
+        raise ValueError(f"an engine argument is named as in Python, {text}; got {name!r}")
+
+
+def _speculation(config: JsonValue) -> JsonValue:
+    """Return a speculative configuration by the names that vLLM keeps, if what it declares can be proved."""
+    if not isinstance(config, dict):
+        raise ValueError(f"{_SPECULATION} is a dict, so that what it declares can be proved; got {config!r}")  # noqa: TRY004  - pydantic wants ValueError
+    plain = _plain_names(config)
+    k = plain.get("num_speculative_tokens")
+    if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
+        raise ValueError(f"num_speculative_tokens is a whole number above 0, got {k!r}")
+    return plain
+
+
+def _plain_path(path: str) -> str:
+    """Return a path of `varies` by the names that arms have: ``args.max-model-len`` is ``args.max_model_len``."""
+    head, *names = path.split(".")
+    depth = 2 if names and names[0].replace("-", "_") == _SPECULATION else 1
+    plain = [name.replace("-", "_") for name in names[:depth]]
+    return ".".join([head, *plain, *names[depth:]]) if head == "args" else path
 
 
 def differing_paths(reference: Arm, candidate: Arm) -> tuple[str, ...]:
@@ -155,7 +210,8 @@ class ArmPair:
         names = list(varies) if isinstance(varies, list | tuple) else [varies]
         if not all(isinstance(name, str) for name in names):
             raise ValueError(f"varies names dotted paths, as 'args.speculative_config', got {varies!r}")
-        return varies if isinstance(varies, str) else tuple(names)
+        plain = tuple(_plain_path(str(name)) for name in names)
+        return plain[0] if isinstance(varies, str) else plain
 
     @field_validator("rounds")
     @classmethod
@@ -171,6 +227,12 @@ class ArmPair:
         if self.reference.model != self.candidate.model:
             raise ValueError(
                 f"arms {self.title} serve two models; the model is part of the request profile, so both must serve one"
+            )
+        revisions = [arm.args.get("revision") for arm in self.arms]
+        if not same(*revisions):
+            raise ValueError(
+                f"arms {self.title} serve the revisions {revisions[0]!r} and {revisions[1]!r}; the revision is part of "
+                "the request profile, so both must serve one"
             )
         actual = set(differing_paths(self.reference, self.candidate))
         undeclared = sorted(path for path in actual if not any(_covers(allowed, path) for allowed in self.paths))

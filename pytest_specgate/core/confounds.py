@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core.differences import DifferenceReport, StartUp, engine_differences, restored
-from pytest_specgate.core.records import Failure
-from pytest_specgate.core.resolved import unproved_arguments
+from pytest_specgate.core.arms import differing_paths
+from pytest_specgate.core.differences import (
+    ABSENT,
+    ENGINE,
+    NOISE,
+    Declared,
+    DifferenceReport,
+    StartUp,
+    engine_differences,
+    restored,
+)
+from pytest_specgate.core.proof import proofs_of_state
+from pytest_specgate.core.records import Failure, PairRecord
+from pytest_specgate.core.resolved import ENVIRONMENT, SPECULATION, argument_path
+from pytest_specgate.core.startup_log import line_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pydantic import JsonValue
+
+    from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.differences import Difference, Kind
+    from pytest_specgate.core.records import BootRecord, WindowRecord
 
 REASON: Final = "engine-differences"
 
@@ -25,13 +48,44 @@ BUILD: Final = (
 )
 """Facts about an install that belong to its build, wherever it lies."""
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+_FOLLOWS: Final = {
+    "block_size": ("cache_config.user_specified_block_size", "cache_config.effective_attention_block_size"),
+    "max_model_len": ("cache_config.kv_cache_max_concurrency",),
+    "max_num_batched_tokens": (
+        "scheduler_config.max_num_encoder_input_tokens",
+        "scheduler_config.encoder_cache_size",
+        "compilation_config.compile_ranges_endpoints",
+    ),
+    "num_gpu_blocks_override": (
+        "cache_config.num_gpu_blocks",
+        "cache_config.kv_cache_size_tokens",
+        "cache_config.kv_cache_max_concurrency",
+    ),
+    "pipeline_parallel_size": ("parallel_config.world_size",),
+    "tensor_parallel_size": ("parallel_config.world_size",),
+}
+"""What vLLM derives from an argument without a decision of its own."""
 
-    from pydantic import JsonValue
+_SPECULATION_FOLLOWS: Final = {
+    "draft_tensor_parallel_size": ("draft_parallel_config",),
+    "model": ("method", "draft_model_config"),
+    "prompt_lookup_max": ("prompt_lookup_min",),
+    "prompt_lookup_min": ("prompt_lookup_max",),
+}
+"""The same inside speculation, where both arms speculate by one method."""
 
-    from pytest_specgate.core.arms import Arm, ArmPair
-    from pytest_specgate.core.records import BootRecord, WindowRecord
+_DRAFT_PARTS: Final = ("draft_model_config", "draft_parallel_config", "draft_load_config")
+
+_HEADS: Final[tuple[tuple[str, Kind], ...]] = (
+    ("declared", "declared"),
+    ("engine-induced", "engine-induced"),
+    ("log only", "log-only"),
+    ("dropped (noise)", "dropped"),
+)
+ONE_BOOT: Final = "one boot of each arm: what changes from boot to boot cannot be told from what differs"
+_NAMED: Final = 5
+_LINE_WIDTH: Final = 100
+_VALUE_WIDTH: Final = 60
 
 
 def differences_of(pair: ArmPair, record: WindowRecord) -> DifferenceReport | None:
@@ -41,13 +95,75 @@ def differences_of(pair: ArmPair, record: WindowRecord) -> DifferenceReport | No
         [starts[boot.arm, boot.round] for boot in boots if (boot.arm, boot.round) in starts]
         for boots in record.boots_for(pair)
     )
-    return engine_differences(reference, candidate, varies=pair.paths) if reference and candidate else None
+    if not reference or not candidate:
+        return None
+    return engine_differences(reference, candidate, declared=declared_between(pair.arms, (reference[0], candidate[0])))
+
+
+def declared_between(arms: tuple[Arm, Arm], starts: tuple[StartUp, StartUp]) -> Declared:
+    """Return in what two arms differ by themselves, under the names and with the values that their servers tell.
+
+    Args:
+        arms: reference and candidate.
+        starts: one of each.
+    """
+    known = {**starts[0].config, **starts[1].config}
+    differing = differing_paths(*arms)
+    flats = [arm.flat() for arm in arms]
+    paths = {f"{ENVIRONMENT}.{path.removeprefix('env.')}": "" for path in differing if path.startswith("env.")}
+    spoken: dict[str, list[JsonValue]] = {}
+    for given in (path for path in differing if path.startswith("args.")):
+        values = [flat[given] for flat in flats if given in flat]
+        name, values = _plain(given.removeprefix("args."), values)
+        own = _resolved_paths(name, known, both=all(arm.speculates for arm in arms))
+        paths |= {path: note for path, note in own.items() if path not in paths}
+        resolved = [
+            start.config[path] for path, note in own.items() if not note for start in starts if path in start.config
+        ]
+        spoken.setdefault(name, []).extend([*values, *resolved])
+    return Declared(paths, spoken, engines="engine" in differing)
+
+
+def _plain(given: str, values: Sequence[JsonValue]) -> tuple[str, list[JsonValue]]:
+    """Return an argument by its plain name, with its values: ``no-x=True`` is ``x=False``."""
+    head, dot, rest = given.partition(".")
+    head = head.replace("-", "_")
+    if head.startswith("no_") and not dot:
+        return head.removeprefix("no_"), [not value if isinstance(value, bool) else value for value in values]
+    return f"{head}{dot}{rest}", list(values)
+
+
+def _resolved_paths(name: str, known: Mapping[str, JsonValue], *, both: bool) -> dict[str, str]:
+    """Return where a server tells an argument and what plainly follows from it, and what to say of each."""
+    head, _, rest = name.partition(".")
+    if head != SPECULATION:
+        path = argument_path(name, known)
+        return {
+            **({} if path is None else {path: ""}),
+            **dict.fromkeys(_FOLLOWS.get(name, ()), f"follows from args.{name}"),
+        }
+    # Speculation that only one arm has, or another method of it, is declared as a whole.
+    if not both or rest in {"", "method"}:
+        return {SPECULATION: ""}
+    parts = [rest, *_SPECULATION_FOLLOWS.get(rest, ()), *(f"{part}.{rest}" for part in _DRAFT_PARTS)]
+    return {f"{SPECULATION}.{part}": "" for part in parts}
+
+
+def told(pairs: Sequence[ArmPair], record: WindowRecord) -> tuple[PairRecord, ...]:
+    """Return the pairs of a record with the differences of their servers, to be stored with it."""
+    reports = [differences_of(pair, record) for pair in pairs]
+    found = [None if report is None else tuple(map(dataclasses.asdict, report.differences)) for report in reports]
+    return tuple(
+        PairRecord.of(pair).model_copy(update={"differences": differences})
+        for pair, differences in zip(pairs, found, strict=True)
+    )
 
 
 def unlisted_differences(pair: ArmPair, record: WindowRecord) -> Failure | None:
     """Return why a pair must not be judged strictly: something differs that nobody has allowed; `None` if nothing does.
 
-    What could not be read counts as a difference: nobody can say that there is none.
+    What could not be read counts as a difference: nobody can say that there is none. The details are all that is
+    known, so that a reader can decide what is harmless.
     """
     report = differences_of(pair, record)
     if report is None:
@@ -57,9 +173,102 @@ def unlisted_differences(pair: ArmPair, record: WindowRecord) -> Failure | None:
     if not found:
         return None
     text = (
-        f"servers of {pair.title} also differ in {', '.join(found)}: list in allow_engine_differences what is harmless"
+        f"servers of {pair.title} also differ in {ids_text(found)}: list in allow_engine_differences what is harmless"
     )
-    return Failure(reason=REASON, message=text)
+    lines = difference_lines(report, allowed=pair.allow_engine_differences, whole=True)
+    alone = [ONE_BOOT] if len(record.rounds_of(pair)) < 2 else []
+    return Failure(reason=REASON, message=text, detail="\n".join([*lines, *alone]))
+
+
+def undecided(failure: Failure, pair: ArmPair, record: WindowRecord) -> bool:
+    """Whether differences may still turn out to be noise: there is one boot of each arm, and another is planned."""
+    return failure.reason == REASON and len(record.rounds_of(pair)) < min(2, pair.rounds)
+
+
+def ids_text(ids: Sequence[str]) -> str:
+    """Return the first of some ids, and how many more there are."""
+    more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
+    return ", ".join(ids[:_NAMED]) + more
+
+
+def difference_lines(
+    report: DifferenceReport, *, allowed: Mapping[str, str] | None = None, whole: bool = False
+) -> tuple[str, ...]:
+    """Return the differences of a pair, group by group; groups without any are left out, engine-induced ones never are.
+
+    Args:
+        report: what was found.
+        allowed: reason by id, for those that the user has listed.
+        whole: whether values and lines of the log are told to their end.
+    """
+    lines: list[str] = []
+    for head, kind in _HEADS:
+        found = report.of(kind)
+        volatile = [one.id for one in found if one.kind == "dropped" and one.note != NOISE]
+        texts = [", ".join(volatile)] if volatile else []
+        shown = (one for one in found if one.id not in volatile)
+        texts += [text for one in shown for text in _texts(one, report, allowed or {}, whole=whole)]
+        if kind == "engine-induced":
+            texts += _unknown(report) or ([] if found else ["none"])
+        counted = f"{head} ({len(found)})" if kind == "engine-induced" and not (report.unread and not found) else head
+        lines += [f"{counted if place == 0 else '':<19} {text}" for place, text in enumerate(texts)]
+    return tuple(lines)
+
+
+def _unknown(report: DifferenceReport) -> list[str]:
+    return [f"not known: there is no {' and no '.join(report.unread)} of both arms"] if report.unread else []
+
+
+def _texts(found: Difference, report: DifferenceReport, allowed: Mapping[str, str], *, whole: bool) -> Iterator[str]:
+    yield " ".join([_what(found, whole=whole), *_remarks(found, report, allowed)])
+    if whole and found.line and found.kind == "engine-induced" and not found.id.startswith("log:"):
+        yield f'    log: "{found.line}"'
+
+
+def _what(found: Difference, *, whole: bool) -> str:
+    """Return a setting with both values, or a log line and where it was printed."""
+    if not found.id.startswith("log:"):
+        values = (_value(found, value, whole=whole) for value in (found.reference, found.candidate))
+        return f"{found.id}: {' -> '.join(values)}"
+    text = _cut(line_text(found.line), None if whole else _LINE_WIDTH)
+    return f'"{text}"' if found.kind == "log-only" else f'log: "{text}"'
+
+
+def _remarks(found: Difference, report: DifferenceReport, allowed: Mapping[str, str]) -> Iterator[str]:
+    warned = not found.id.startswith("log:") and found.line.startswith("WARNING")
+    notes = [note for note in (_printed(found), found.note, "the engine warns of it" if warned else "") if note]
+    if notes:
+        yield f"({'; '.join(notes)})"
+    if found.kind != "engine-induced":
+        return
+    if found.id.startswith("log:"):
+        yield f"[{found.id}]"
+    if found not in report.unlisted(allowed):
+        reasons = [reason for prefix, reason in allowed.items() if found not in report.unlisted([prefix])]
+        yield f"allowed: {reasons[0]}"
+
+
+def _printed(found: Difference) -> str:
+    if not found.id.startswith("log:"):
+        return ""
+    if found.reference and found.candidate:
+        return f"printed {found.reference} and {found.candidate} times"
+    return "candidate only" if found.candidate else "reference only"
+
+
+def _value(found: Difference, value: JsonValue, *, whole: bool) -> str:
+    """Return a value as it stands in a configuration file; no value is ``none``."""
+    if (found.id == SPECULATION and isinstance(value, str)) or value == ABSENT:
+        return str(value)
+    if found.id == ENGINE and isinstance(value, dict):
+        named = [f"{name}={json.dumps(item, ensure_ascii=False)}" if whole else name for name, item in value.items()]
+        return f"{len(value)} ({', '.join(named)})" if value else "0"
+    text = "none" if value is None else json.dumps(value, ensure_ascii=False)
+    return _cut(text, None if whole else _VALUE_WIDTH)
+
+
+def _cut(text: str, width: int | None) -> str:
+    return text if width is None or len(text) <= width else f"{text[: width - 3]}..."
 
 
 def attached_of(arm: str, record: WindowRecord) -> tuple[str, ...]:
@@ -83,13 +292,28 @@ def differing(
 
 def unproved_of(arm: Arm, record: WindowRecord) -> tuple[str, ...]:
     """Return the declared arguments of an arm that its servers do not tell: nobody can say that they were heeded."""
-    starts = starts_of(record)
-    own = next(
-        (starts[boot.arm, boot.round] for boot in record.boots_of(arm.name) if (boot.arm, boot.round) in starts), None
+    config = _config_of(arm, record)
+    return (
+        tuple(proof.argument for proof in proofs_of_state("unproved", arm.args, config, env=arm.env)) if config else ()
     )
-    if own is None:
-        return ()
-    return tuple(proof.argument for proof in unproved_arguments(arm.args, own.config, env=arm.env))
+
+
+def contradicted_of(arm: Arm, record: WindowRecord) -> tuple[str, ...]:
+    """Return which declared arguments of an arm its servers tell otherwise, with both values.
+
+    ``declared attention_backend=FLASH_ATTN, the server says attention_config.backend=none``: vLLM may have put the same
+    thing in its own words, or not have heeded it. What cannot be the same thing made the arm INVALID before.
+    """
+    config = _config_of(arm, record)
+    told = proofs_of_state("told otherwise", arm.args, config, env=arm.env) if config else ()
+    return tuple(proof.contrast for proof in told)
+
+
+def _config_of(arm: Arm, record: WindowRecord) -> Mapping[str, JsonValue]:
+    """Return what the first server of an arm that tells it resolved; empty if none does."""
+    starts = starts_of(record)
+    own = (starts[boot.arm, boot.round] for boot in record.boots_of(arm.name) if (boot.arm, boot.round) in starts)
+    return next((start.config for start in own), {})
 
 
 def starts_of(record: WindowRecord) -> dict[tuple[str, int], StartUp]:

@@ -14,7 +14,7 @@ from pytest_specgate.core.prompt_files import PromptFile, is_conversation, read_
 from pytest_specgate.core.repetition import repetitiveness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_specgate.core.levels import Level
     from pytest_specgate.core.profile import RequestProfile
@@ -67,7 +67,7 @@ def build_prompts(
     made = {part: list(itertools.islice(prompts, count)) for part, count in _wanted(profile)}
 
     def bodies(part: Level | None) -> tuple[bytes, ...]:
-        return tuple(encode_body(request_body(profile, model=model, prompt=prompt)) for prompt in made[part])
+        return tuple(_body(profile, prompt, model=model) for prompt in made[part])
 
     return PromptSet(
         source_sha256=source_sha256,
@@ -87,6 +87,10 @@ def check_file(profile: RequestProfile, source: str) -> None:
         _usable(profile, profile.prompts, source)
 
 
+def _body(profile: RequestProfile, prompt: Prompt, *, model: str = "") -> bytes:
+    return encode_body(request_body(profile, model=model, prompt=prompt))
+
+
 def _wanted(profile: RequestProfile) -> list[tuple[Level | None, int]]:
     """Return how many prompts each part needs, in the order in which they are taken; `None` is the warm-up."""
     return [(None, profile.warmup_requests), *profile.requests.items()]
@@ -97,7 +101,7 @@ def _prompts(profile: RequestProfile, source: str, tokenize: Tokenize) -> Iterat
     if isinstance(profile.prompts, PromptFile):
         found = _usable(profile, profile.prompts, source)
         if profile.input_tokens is None or not profile.prompts.is_text:
-            return _file_prompts(found, length=profile.input_tokens, tokenize=tokenize)
+            return _file_prompts(profile, found, tokenize=tokenize)
     assert profile.input_tokens is not None, "the profile allows that for files only"
     draw = np.random.Generator(np.random.PCG64(profile.order_seed))
     if profile.prompts == "random":
@@ -117,18 +121,21 @@ def _usable(profile: RequestProfile, file: PromptFile, source: str) -> tuple[Fil
         )
     if cut_from:
         return found
-    places: dict[str, str] = {}
     for prompt in found[:needed]:
         _refuse_unfit(profile, prompt)
-        _refuse_repeated(places, prompt.place, prompt.content)
+    _refuse_repeated(profile, [(prompt.place, prompt.content) for prompt in found[:needed]])
     return found[:needed]
 
 
-def _refuse_repeated(places: dict[str, str], place: str, content: Prompt) -> None:
-    """Remember where a prompt stands, and refuse one that stood before: the prefix cache would answer it."""
-    before = places.setdefault(repr(content), place)
-    if before != place:
-        raise UsageError(f"{place} is the same prompt as {before}, out of the prefix cache: take one of the two out")
+def _refuse_repeated(profile: RequestProfile, prompts: Iterable[tuple[str, Prompt]]) -> None:
+    """Refuse a prompt that goes out as one before it does: the prefix cache would answer it."""
+    places: dict[bytes, str] = {}
+    for place, content in prompts:
+        before = places.setdefault(_body(profile, content), place)
+        if before != place:
+            raise UsageError(
+                f"{place} is the same prompt as {before}, out of the prefix cache: take one of the two out"
+            )
 
 
 def _refuse_unfit(profile: RequestProfile, prompt: FilePrompt) -> None:
@@ -141,13 +148,11 @@ def _refuse_unfit(profile: RequestProfile, prompt: FilePrompt) -> None:
         raise UsageError(f"{prompt.place} has messages, which cannot be cut to a length: set input_tokens=None")
 
 
-def _file_prompts(prompts: Sequence[FilePrompt], *, length: int | None, tokenize: Tokenize) -> Iterator[Prompt]:
+def _file_prompts(profile: RequestProfile, prompts: Sequence[FilePrompt], *, tokenize: Tokenize) -> Iterator[Prompt]:
     """Give the prompts of a file, cut if they have to be; what differs only beyond the cut is one prompt twice."""
-    places: dict[str, str] = {}
-    cut = [_cut_prompt(prompt, length=length, tokenize=tokenize) for prompt in prompts]
-    for prompt, content in zip(prompts, cut, strict=True):
-        _refuse_repeated(places, prompt.place, content)
-    return iter(cut)
+    cut = [(prompt.place, _cut_prompt(prompt, length=profile.input_tokens, tokenize=tokenize)) for prompt in prompts]
+    _refuse_repeated(profile, cut)
+    return iter([content for _, content in cut])
 
 
 def _cut_prompt(prompt: FilePrompt, *, length: int | None, tokenize: Tokenize) -> Prompt:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard
 
-from pytest_specgate.core.profile import same, sha256_of_text
-from pytest_specgate.core.resolved import ENVIRONMENT, SPECULATION, argument_path
+from pytest_specgate.core.profile import same
+from pytest_specgate.core.resolved import SPECULATION
+from pytest_specgate.core.startup_log import line_id, repeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,9 @@ Kind: TypeAlias = Literal["declared", "engine-induced", "log-only", "dropped"]
 
 ABSENT: Final = "(absent)"
 """Stands for the value of a path that one configuration has and the other has not."""
+
+ENGINE: Final = "engine"
+"""Id of the one difference that stands for the settings which only one of two engines has."""
 
 CONFIGURATION: Final = "resolved configuration"
 LOG: Final = "start-up log"
@@ -41,34 +45,27 @@ _VOLATILE: Final = (
 )
 """Paths that change from boot to boot of one arm, and why."""
 
-_FOLLOWS: Final = {
-    "block_size": ("cache_config.user_specified_block_size", "cache_config.effective_attention_block_size"),
-    "max_model_len": ("cache_config.kv_cache_max_concurrency",),
-    "max_num_batched_tokens": (
-        "scheduler_config.max_num_encoder_input_tokens",
-        "scheduler_config.encoder_cache_size",
-        "compilation_config.compile_ranges_endpoints",
-    ),
-    "num_gpu_blocks_override": (
-        "cache_config.num_gpu_blocks",
-        "cache_config.kv_cache_size_tokens",
-        "cache_config.kv_cache_max_concurrency",
-    ),
-    "pipeline_parallel_size": ("parallel_config.world_size",),
-    "tensor_parallel_size": ("parallel_config.world_size",),
-}
-"""What vLLM derives from an argument without a decision of its own."""
-
 _SAID: Final = (
     (re.compile(r"Async scheduling"), _ASYNC),
     (re.compile(r"max_num_scheduled_tokens is set to"), _BUDGET),
     (re.compile(r"NCCL for DP synchronization"), _DP_SYNC),
-    (re.compile(r"(?i)cudagraph_mode"), "compilation_config.cudagraph_mode"),
 )
-"""Log lines about a setting: the resolved value is believed, not the line, which may stand in one arm only."""
+"""Log lines about a setting: the resolved value is believed, not the line, which may stand in one arm only.
 
-_NOISE: Final = "changes from boot to boot of one arm"
-_EXPECTED: Final = re.compile(r"Loading drafter model")
+Only settings that are final in the API server, whose copy of the configuration is what is told. Others are decided
+later, in the engine, as the mode of CUDA graphs by the attention backend: there the line is all that tells it.
+"""
+
+NOISE: Final = "changes from boot to boot of one arm"
+"""Note of what is dropped because several boots of one arm differ in it as much as the arms do."""
+
+_SPREADS: Final = 5
+"""Two ranges of numbers lie apart when the gap between them is more than so many times the wider one.
+
+Of two boots each of one and the same arm, 33 of 100 ranges do not meet, and 1 of 100 has such a gap.
+"""
+
+_DRAFTER: Final = re.compile(r"INFO \[[^\]]*\] Loading drafter model\W*")
 _FIRST: Final = (_ASYNC, _BUDGET, "compilation_config.")
 """What changes how an engine works stands first in the list."""
 
@@ -94,7 +91,8 @@ class Difference:
         id: stable name, to be listed as allowed: the dotted path, or ``log:`` with the first words of a line.
         kind: ``declared`` (or a plain consequence), ``engine-induced``, ``log-only`` (a line about a setting that
             both arms resolved alike), or ``dropped`` (changes from boot to boot of one arm).
-        reference: value in the first boot of the reference; for a line, how often it was printed.
+        reference: value in the first boot of the reference; for a line, how often it was printed; for `ENGINE`, the
+            settings that the other engine does not have.
         candidate: value in the first boot of the candidate, likewise.
         note: what to know about it.
         line: log line that tells it, or that it is.
@@ -128,17 +126,40 @@ class DifferenceReport:
         """Return the engine-induced differences that a user has not allowed: by id, or by a part of the path."""
         listed = tuple(allowed)
         return tuple(
-            found for found in self.of("engine-induced") if not any(_within(found.id, prefix) for prefix in listed)
+            found for found in self.of("engine-induced") if not any(within(found.id, prefix) for prefix in listed)
         )
 
     def unused(self, allowed: Iterable[str]) -> tuple[str, ...]:
         """Return the ids that a user has allowed, but that do not occur."""
         induced = self.of("engine-induced")
-        return tuple(prefix for prefix in allowed if not any(_within(found.id, prefix) for found in induced))
+        return tuple(prefix for prefix in allowed if not any(within(found.id, prefix) for found in induced))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Declared:
+    """In what two arms are declared to differ, as their servers tell it.
+
+    Attributes:
+        paths: resolved paths that the variation names, or that plainly follow from it, and what to say of each.
+        spoken: by plain name, the values that a log line may repeat: as declared, and as resolved.
+        engines: whether the arms run two installs of the engine.
+    """
+
+    paths: Mapping[str, str]
+    spoken: Mapping[str, Sequence[JsonValue]]
+    engines: bool
+
+    def note(self, path: str, *, folded: bool) -> str | None:
+        """Return what to say of a declared path, `None` if it is not declared.
+
+        A part that one server has and the other has not at all is declared with any setting inside it.
+        """
+        notes = (note for name, note in self.paths.items() if within(path, name) or (folded and within(name, path)))
+        return next(notes, None)
 
 
 def engine_differences(
-    reference: Sequence[StartUp], candidate: Sequence[StartUp], *, varies: Sequence[str]
+    reference: Sequence[StartUp], candidate: Sequence[StartUp], *, declared: Declared
 ) -> DifferenceReport:
     """Find in what the boots of two arms differ, and what of it was declared.
 
@@ -148,15 +169,15 @@ def engine_differences(
     Args:
         reference: all boots of the reference, at least one.
         candidate: all boots of the candidate, at least one.
-        varies: dotted paths in which the arms are declared to differ.
+        declared: in what the arms differ by themselves.
     """
     sides = (reference, candidate)
     configs = [[boot.config for boot in side if boot.config] for side in sides]
     logs = [[boot.lines for boot in side if boot.lines] for side in sides]
     unread = tuple(name for name, found in ((CONFIGURATION, configs), (LOG, logs)) if not all(found))
-    settings = list(_settings(configs, varies)) if all(configs) else []
-    lines = list(_lines(logs, varies)) if all(logs) else []
     known = {**configs[0][0], **configs[1][0]} if all(configs) else {}
+    settings = list(_settings(configs, declared)) if all(configs) else []
+    lines = list(_lines(logs, declared)) if all(logs) else []
     told = {_subject(found.line): found.line for found in lines}
     settings = [dataclasses.replace(found, line=told.get(found.id, "")) for found in settings]
     ids = {found.id for found in settings}
@@ -182,73 +203,105 @@ def restored(stored: StartUp, *, first: StartUp) -> StartUp:
     return StartUp(config, {line: count for line, count in {**first.lines, **stored.lines}.items() if count})
 
 
-def _settings(configs: Sequence[Sequence[Mapping[str, JsonValue]]], varies: Sequence[str]) -> Iterator[Difference]:
+def _folded(configs: Sequence[Sequence[Mapping[str, JsonValue]]]) -> list[list[Mapping[str, JsonValue]]]:
+    """Return configurations in which a part that one of them has not, but tells as a value (none), is a value in all.
+
+    So ``quant_config: none`` against ``quant_config.method: fp8`` is one setting that changed, not two that came and
+    went.
+    """
+    paths = {path for side in configs for config in side for path in config}
+    parts = {above for path in paths for above in _above(path) if above in paths}
+    return [[_with_parts(config, parts) for config in side] for side in configs]
+
+
+def _with_parts(config: Mapping[str, JsonValue], parts: set[str]) -> dict[str, JsonValue]:
+    """Return a configuration whose settings below some paths are one mapping each."""
+    whole: dict[str, JsonValue] = {}
+    for path, value in config.items():
+        part = next((above for above in _above(path) if above in parts), None)
+        if part is None:
+            whole[path] = value
+        else:
+            inside = whole.setdefault(part, {})
+            assert isinstance(inside, dict), "a configuration has a path, or paths below it"
+            inside[path.removeprefix(f"{part}.")] = value
+    return whole
+
+
+def _above(path: str) -> list[str]:
+    """Return the paths that a path lies below, the shortest first."""
+    parts = path.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def within(path: str, part: str) -> bool:
+    """Whether a dotted path is a part of a configuration, or lies below it."""
+    return path == part or path.startswith(f"{part}.")
+
+
+def _settings(configs: Sequence[Sequence[Mapping[str, JsonValue]]], declared: Declared) -> Iterator[Difference]:
     """Yield the differences of resolved configurations; speculation, and another engine's settings, as one."""
     first, second = (side[0] for side in configs)
-    declared = _declared_paths(varies, {**first, **second})
-    engines = "engine" in varies
-    speculation, strangers = [], []
-    for path in sorted({path for side in configs for config in side for path in config}):
-        left, right = ([config.get(path, ABSENT) for config in side] for side in configs)
+    known = {path for side in configs for config in side for path in config}
+    speculation: list[str] = []
+    strangers: list[str] = []
+    sides = _folded(configs)
+    for path in sorted({path for side in sides for config in side for path in config}):
+        left, right = ([config.get(path, ABSENT) for config in side] for side in sides)
         if all(same(left[0], value) for value in (*left, *right)):
             continue
-        if SPECULATION in declared and _within(path, SPECULATION):
+        note = declared.note(path, folded=any(within(name, path) for name in known if name != path))
+        if note is not None and within(path, SPECULATION):
             speculation.append(path)
-        elif engines and ABSENT in {str(left[0]), str(right[0])}:
+        elif declared.engines and not all(any(path in config for config in side) for side in sides):
             strangers.append(path)
         else:
-            yield _setting(path, (left, right), (first, second), declared)
+            yield _setting(path, (left, right), (first, second), note)
     if speculation:
         yield _speculation(speculation, first, second)
     if strangers:
-        counts = [sum(path in config for path in strangers) for config in (first, second)]
-        note = "settings that only one of the two engines has"
-        yield Difference("engine", "declared", counts[0], counts[1], note)
+        own = [{path: config[path] for path in strangers if path in config} for config in (first, second)]
+        yield Difference(ENGINE, "declared", own[0], own[1], "settings that only one of the two engines has")
 
 
 def _setting(
     path: str,
     values: tuple[Sequence[JsonValue], Sequence[JsonValue]],
     configs: tuple[Mapping[str, JsonValue], Mapping[str, JsonValue]],
-    declared: Mapping[str, str],
+    declared: str | None,
 ) -> Difference:
     left, right = values
-    reasons = [note for prefix, note in declared.items() if _within(path, prefix)]
     volatile = [reason for pattern, reason in _VOLATILE if pattern.search(path)]
-    if reasons:
-        return Difference(path, "declared", left[0], right[0], reasons[0])
+    if declared is not None:
+        return Difference(path, "declared", left[0], right[0], declared)
     if volatile:
         return Difference(path, "dropped", left[0], right[0], volatile[0])
     if not _apart(left, right):
-        return Difference(path, "dropped", left[0], right[0], _NOISE)
+        return Difference(path, "dropped", left[0], right[0], NOISE)
     return Difference(path, "engine-induced", left[0], right[0], _note(path, *configs))
 
 
-def _declared_paths(varies: Sequence[str], config: Mapping[str, JsonValue]) -> dict[str, str]:
-    """Return the resolved paths that a variation names, or that plainly follow from it, and what to say of each."""
-    paths: dict[str, str] = {}
-    for varied in varies:
-        kind, _, name = varied.partition(".")
-        if kind == "env":
-            paths[f"{ENVIRONMENT}.{name}"] = ""
-        elif name.partition(".")[0] == SPECULATION:
-            paths[SPECULATION] = ""
-        elif kind == "args":
-            plain = name.replace("-", "_")
-            paths |= dict.fromkeys(_FOLLOWS.get(plain, ()), f"follows from {varied}")
-            if (path := argument_path(plain, config)) is not None:
-                paths[path] = ""
-    return paths
-
-
 def _apart(left: Sequence[JsonValue], right: Sequence[JsonValue]) -> bool:
-    """Whether the values of two arms lie apart: each constant, or two ranges of numbers that do not meet."""
+    """Whether the values of two arms lie apart, so that a boot tells its arm.
+
+    Each constant; two ranges of numbers with a gap that is wide beside them; other values of which none is in both,
+    unless every boot has one of its own, as a random name is.
+    """
     if all(same(side[0], value) for side in (left, right) for value in side):
         return True
-    numbers = [[value for value in side if isinstance(value, int | float)] for side in (left, right)]
-    if any(len(found) < len(side) for found, side in zip(numbers, (left, right), strict=True)):
+    numbers = [[value for value in side if _is_number(value)] for side in (left, right)]
+    if all(len(found) == len(side) for found, side in zip(numbers, (left, right), strict=True)):
+        gap = max(min(numbers[0]) - max(numbers[1]), min(numbers[1]) - max(numbers[0]))
+        return gap > _SPREADS * max(max(side) - min(side) for side in numbers)
+    if any(same(one, other) for one in left for other in right):
         return False
-    return max(numbers[0]) < min(numbers[1]) or max(numbers[1]) < min(numbers[0])
+    boots = [*left, *right]
+    repeated = any(same(one, other) for place, one in enumerate(boots) for other in boots[:place])
+    return repeated or min(len(left), len(right)) == 1
+
+
+def _is_number(value: JsonValue) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _note(path: str, first: Mapping[str, JsonValue], second: Mapping[str, JsonValue]) -> str:
@@ -273,7 +326,7 @@ def _speculation(paths: Sequence[str], first: Mapping[str, JsonValue], second: M
 
 def speculation_words(config: Mapping[str, JsonValue]) -> str:
     """Describe the speculation of a flattened configuration: ``ngram, k=4, lookup 2..4``, or ``none``."""
-    own = {path.removeprefix(f"{SPECULATION}."): value for path, value in config.items() if _within(path, SPECULATION)}
+    own = {path.removeprefix(f"{SPECULATION}."): value for path, value in config.items() if within(path, SPECULATION)}
     if own.get("num_speculative_tokens") is None:
         return "none"
     method, model, sampling = own.get("method"), own.get("model"), own.get("rejection_sample_method")
@@ -287,16 +340,16 @@ def speculation_words(config: Mapping[str, JsonValue]) -> str:
     return ", ".join(words)
 
 
-def _lines(logs: Sequence[Sequence[Mapping[str, int]]], varies: Sequence[str]) -> Iterator[Difference]:
+def _lines(logs: Sequence[Sequence[Mapping[str, int]]], declared: Declared) -> Iterator[Difference]:
     """Yield the differences of start-up logs."""
     for line in sorted({line for side in logs for lines in side for line in lines}):
         left, right = ([lines.get(line, 0) for lines in side] for side in logs)
         if {*left, *right} == {left[0]}:
             continue
-        found = Difference(_line_id(line), "engine-induced", left[0], right[0], line=line)
-        if not _apart(left, right):
-            yield dataclasses.replace(found, kind="dropped", note=_NOISE)
-        elif _expected(line, varies):
+        found = Difference(line_id(line), "engine-induced", left[0], right[0], line=line)
+        if max(left) >= min(right) and max(right) >= min(left):
+            yield dataclasses.replace(found, kind="dropped", note=NOISE)
+        elif _expected(line, declared):
             yield dataclasses.replace(found, kind="declared", note="expected")
         else:
             yield found
@@ -315,24 +368,13 @@ def _believed(found: Difference, config: Mapping[str, JsonValue]) -> Difference:
     return dataclasses.replace(found, kind="log-only", note=f"resolved to {json.dumps(config[subject])} in both arms")
 
 
-def _expected(line: str, varies: Sequence[str]) -> bool:
+def _expected(line: str, declared: Declared) -> bool:
     """Whether a line only repeats what was declared: the drafter is loaded; ``Using max model len 4096``."""
-    names = [name.partition(".")[2].partition(".")[0].replace("-", "_") for name in varies if name.startswith("args.")]
-    spoken = any(name in line or name.replace("_", " ") in line for name in names)
-    return (SPECULATION in names and bool(_EXPECTED.search(line))) or (line.startswith("INFO") and spoken)
-
-
-def _line_id(line: str) -> str:
-    """Name a line by its first words and a hash of its text without figures, the same in every version of vLLM."""
-    text = re.sub(r"^\w+ \[[^\]]*\] ", "", line)
-    words = re.findall(r"[A-Za-z_]+", text)
-    return f"log:{'-'.join(words[:5])}-{sha256_of_text(' '.join(words))[:6]}"
+    if _DRAFTER.fullmatch(line):
+        return any(within(path, SPECULATION) for path in declared.paths)
+    return any(repeats(line, name=name, values=values) for name, values in declared.spoken.items())
 
 
 def _rank(found: Difference) -> tuple[int, int, str]:
     prefixes = [place for place, prefix in enumerate(_FIRST) if found.id.startswith(prefix)]
     return (int(found.id.startswith("log:")), min(prefixes, default=len(_FIRST)), found.id)
-
-
-def _within(path: str, prefix: str) -> bool:
-    return path == prefix or path.startswith(f"{prefix}.")

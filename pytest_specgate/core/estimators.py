@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from pytest_specgate.core import counters
 from pytest_specgate.core.errors import ScrapeError
 from pytest_specgate.core.quantities import (
     NotMeasuredError,
@@ -180,3 +181,9 @@ def tokens_per_step(point: PointRecord) -> tuple[float | None, int]:
 def step_time(point: PointRecord) -> tuple[float | None, int]:
     """Seconds of a decode step of a sequence, of so many steps."""
     return point.counters.step_time_s(), point.counters.decode_steps()
+
+
+def preemptions(point: PointRecord) -> tuple[float | None, int]:
+    """Times that the scheduler took a running request back, among so many requests."""
+    done = len(point.completed)
+    return float(point.counters.count(counters.PREEMPTIONS)) if done else None, done

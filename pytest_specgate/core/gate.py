@@ -2,147 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from pytest_specgate.core import statistics
+from pytest_specgate.core import planning
 from pytest_specgate.core.arms import ArmPair
 from pytest_specgate.core.declared import declaration
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.levels import Level, level_id, level_label
-from pytest_specgate.core.metrics import metric
+from pytest_specgate.core.known import known_noise
+from pytest_specgate.core.levels import level_label, level_order
+from pytest_specgate.core.noise import UNKNOWN_NOISE
+from pytest_specgate.core.plan import Plan, looks
 from pytest_specgate.core.profile import check_point
+from pytest_specgate.core.thresholds import (
+    AnyThreshold,
+    CurveThreshold,
+    LimitThreshold,
+    OutputsThreshold,
+    Threshold,
+)
 
 if TYPE_CHECKING:
-    from pytest_specgate.core.statistics import Noise
+    from collections.abc import Iterator, Sequence
 
-
-OUTPUTS_AGREE: Final = "outputs_agree"
-"""Kind, and metric, of the claim that two arms give the same answers."""
-
-
-@declaration
-class NoiseFloor:
-    """A declared noise floor: 95 % of single-round A/A differences lie within ±fraction.
-
-    Attributes:
-        fraction: half-width of the floor; 0.004 is 0.4 %.
-        source: where the figure comes from, quoted in every report that rests on it.
-    """
-
-    fraction: float = Field(gt=0, lt=1)
-    source: str = Field(min_length=3)
-
-    @property
-    def noise(self) -> Noise:
-        """The floor as a standard deviation with its degrees of freedom."""
-        return statistics.declared_noise(self.fraction)
-
-
-@declaration
-class Threshold:
-    """One claim about one metric at one point.
-
-    Attributes:
-        metric: key in the metric table.
-        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``.
-        kind: ``not_worse`` or ``better``.
-        fraction: largest loss still called "not worse", or smallest gain called "better".
-        floor: declared noise floor; `None` when none was declared.
-    """
-
-    metric: str
-    at: Level
-    kind: Literal["not_worse", "better"]
-    fraction: Annotated[float, Field(ge=0)]
-    floor: NoiseFloor | None = None
-
-    @field_validator("metric")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        row = metric(name)
-        if not row.gated:
-            raise ValueError(f"{name} has no better direction: it is shown, and cannot be gated")
-        return row.name
-
-    @property
-    def id(self) -> str:
-        """Name within the gate: ``c32-output_throughput-not_worse``."""
-        return f"{level_id(self.at)}-{self.metric}-{self.kind}"
-
-    @property
-    def delta(self) -> float:
-        """The margin in log units; negative when a gain is asked for."""
-        higher = metric(self.metric).higher_is_better
-        of = statistics.log_margin if self.kind == "not_worse" else statistics.log_gain
-        return of(self.fraction, higher_is_better=higher)
-
-    @property
-    def limit(self) -> float:
-        """The raw change at the margin, a fraction: -0.15 for a throughput that may fall by 15 %."""
-        sign = 1 if metric(self.metric).higher_is_better == (self.kind == "better") else -1
-        return sign * self.fraction
-
-    @property
-    def noise(self) -> Noise:
-        """What is known of the noise before the run."""
-        return self.floor.noise if self.floor else statistics.UNKNOWN_NOISE
-
-    @property
-    def claim(self) -> str:
-        """What is to be shown, in words."""
-        words = "not worse by more than" if self.kind == "not_worse" else "better by at least"
-        return f"{metric(self.metric).label} at {level_label(self.at)} {words} {100 * self.fraction:g} %"
-
-
-@declaration
-class OutputsThreshold:
-    """The claim that both arms give the same answers at one point: a count, and no estimate with an interval.
-
-    Attributes:
-        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``.
-        share: of the answers of every round that must be equal; 0.99 is 99 %.
-    """
-
-    at: Level
-    share: float
-
-    @field_validator("share")
-    @classmethod
-    def _possible(cls, share: float) -> float:
-        if not 0 < share <= 1:
-            raise ValueError(f"at_least='{100 * share:g}%': a share of equal answers lies above 0 % and up to 100 %")
-        return share
-
-    @property
-    def metric(self) -> str:
-        """What it is about; no row of the metric table, since it is no figure of one arm."""
-        return OUTPUTS_AGREE
-
-    @property
-    def kind(self) -> str:
-        """``outputs_agree``."""
-        return OUTPUTS_AGREE
-
-    @property
-    def id(self) -> str:
-        """Name within the gate: ``c8-outputs_agree``."""
-        return f"{level_id(self.at)}-{OUTPUTS_AGREE}"
-
-    @property
-    def limit(self) -> float:
-        """The least share, a fraction."""
-        return self.share
-
-    @property
-    def claim(self) -> str:
-        """What is to be shown, in words."""
-        return f"answers at {level_label(self.at)} equal in at least {100 * self.share:g} % of each round"
-
-
-AnyThreshold: TypeAlias = Threshold | OutputsThreshold
-"""A claim of a gate."""
+    from pytest_specgate.core.levels import Level
+    from pytest_specgate.core.metrics import Metric
+    from pytest_specgate.core.noise import Noise
+    from pytest_specgate.core.records import ArmNoise
+    from pytest_specgate.core.thresholds import IntervalThreshold
 
 
 @declaration
@@ -160,19 +48,35 @@ class Gate:
     thresholds: tuple[AnyThreshold, ...] = Field(min_length=1)
 
     @property
-    def family(self) -> int:
-        """Number m of thresholds that rest on an interval, and so share the error rates of the gate."""
-        return sum(isinstance(threshold, Threshold) for threshold in self.thresholds)
+    def intervals(self) -> tuple[IntervalThreshold, ...]:
+        """The thresholds that rest on an interval, and so share the error rates of the gate."""
+        return tuple(threshold for threshold in self.thresholds if isinstance(threshold, Threshold | CurveThreshold))
 
-    def plan(self, threshold: Threshold) -> statistics.Plan:
-        """Return when a threshold is judged, and what shares its error rates."""
-        return statistics.Plan(statistics.looks(self.pair.rounds, threshold.noise), family=self.family)
+    @property
+    def family(self) -> int:
+        """Number m of thresholds that rest on an interval."""
+        return len(self.intervals)
+
+    def plan(self, threshold: IntervalThreshold, noises: Sequence[ArmNoise] = ()) -> Plan:
+        """Return when a threshold is judged, and what shares its error rates.
+
+        Args:
+            threshold: of this gate.
+            noises: calibrations of this machine.
+        """
+        return Plan(looks(self.pair.rounds, self._weakest(threshold, noises)), family=self.family)
+
+    def _weakest(self, threshold: IntervalThreshold, noises: Sequence[ArmNoise]) -> Noise:
+        """Return the noise of which least is known: of a curve that of its worst known level."""
+        levels: Sequence[Level] = self.pair.profile.points if isinstance(threshold, CurveThreshold) else [threshold.at]
+        found = [known_noise(threshold, self.pair, noises, at=at).noise for at in levels]
+        return min(found, key=lambda noise: noise.df)
 
     def check(self) -> None:
-        """Refuse what can never give a verdict.
+        """Refuse what can never give a verdict, whatever is known of the noise.
 
         Raises:
-            UsageError: an unknown point, a duplicate, a percentile of too few requests, an undecidable threshold.
+            UsageError: an unknown point, a duplicate, a percentile of too few requests, a claim without its metric.
         """
         seen: set[str] = set()
         for threshold in self.thresholds:
@@ -180,10 +84,13 @@ class Gate:
                 raise UsageError(f"threshold {threshold.id} is declared twice; one claim per metric, point and kind")
             seen.add(threshold.id)
             check_point(self.pair.profile, threshold.at)
-            if isinstance(threshold, Threshold):
-                self._check_support(threshold)
-            else:
+            if isinstance(threshold, OutputsThreshold):
                 self._check_greedy(threshold)
+            elif isinstance(threshold, CurveThreshold):
+                self._check_curve(threshold)
+            else:
+                self._check_support(threshold, at=threshold.at)
+        self._check_directions()
 
     def _check_greedy(self, threshold: OutputsThreshold) -> None:
         if not self.pair.profile.greedy:
@@ -192,14 +99,29 @@ class Gate:
                 f"is drawn by chance: set temperature=0 in the profile, or leave the threshold out"
             )
 
-    def _check_support(self, threshold: Threshold) -> None:
-        row = metric(threshold.metric)
-        count = self.pair.profile.requests[threshold.at]
+    def _check_curve(self, threshold: CurveThreshold) -> None:
+        points = sorted(self.pair.profile.points, key=level_order)
+        if level_order(threshold.at) >= level_order(points[-1]):
+            raise UsageError(
+                f"threshold {threshold.id} claims something of the levels beyond {level_label(threshold.at)}, and the "
+                f"profile has none: add one to requests"
+            )
+        for at in points:
+            self._check_support(threshold, at=at)
+
+    def _check_support(self, threshold: Threshold | LimitThreshold | CurveThreshold, *, at: Level) -> None:
+        row = threshold.row
+        count = self.pair.profile.requests[at]
         if count < row.minimum_requests:
             raise UsageError(
-                f"{row.name} at {level_label(threshold.at)} needs {row.minimum_requests} requests, "
-                f"the profile has {count}: raise requests[{threshold.at!r}]"
+                f"{row.name} at {level_label(at)} needs {row.minimum_requests} requests, "
+                f"the profile has {count}: raise requests[{at!r}]"
             )
+        if row.name == "goodput" and not self.pair.profile.goodput_limits:
+            raise UsageError("goodput needs limits: give the profile goodput_limits={'ttft': '500ms', 'tpot': '50ms'}")
+        if isinstance(threshold, LimitThreshold):
+            self._check_candidate(row)
+            return
         if row.needs_speculation and not all(arm.speculates for arm in self.pair.arms):
             raise UsageError(f"{row.name} compares two speculative arms, and one arm of {self.pair.title} is none")
         if row.per_chunk and len({arm.draft_horizon for arm in self.pair.arms}) > 1:
@@ -207,14 +129,68 @@ class Gate:
                 f"{row.name} is a time per chunk, and a chunk holds several tokens under speculation, so it cannot be "
                 f"gated for {self.pair.title}: use {row.name.replace('inter_chunk', 'tpot')}"
             )
-        if row.name == "goodput" and not self.pair.profile.goodput_limits:
-            raise UsageError("goodput needs limits: give the profile goodput_limits={'ttft': '500ms', 'tpot': '50ms'}")
-        if threshold.kind == "not_worse" and row.higher_is_better and threshold.fraction >= 1:
-            raise UsageError(f"margin of {100 * threshold.fraction:g} % on {row.name} allows it to vanish")
-        if threshold.kind == "better" and not row.higher_is_better and threshold.fraction >= 1:
-            raise UsageError(f"{row.name} cannot fall by {100 * threshold.fraction:g} %")
-        if not statistics.looks(self.pair.rounds, threshold.noise):
-            raise UsageError(
-                f"threshold {threshold.id} can never be decided with rounds={self.pair.rounds}: raise rounds to 3 or "
-                f"more, or declare a floor (noise=noise_floor('2%', source='...'))"
+        if isinstance(threshold, Threshold):
+            _check_margin(threshold, row)
+
+    def _check_candidate(self, row: Metric) -> None:
+        if row.needs_speculation and not self.pair.candidate.speculates:
+            raise UsageError(f"{row.name} exists in speculative arms only, and {self.pair.candidate.name} is none")
+
+    def _check_directions(self) -> None:
+        """Refuse claims that exclude each other: better by 50 % and equivalent within 5 %."""
+        claims = {(one.metric, one.at): one for one in self.thresholds if getattr(one, "kind", "") == "equivalent"}
+        for threshold in self.thresholds:
+            other = claims.get((threshold.metric, threshold.at))
+            if other is None or not isinstance(threshold, Threshold) or threshold.kind != "better":
+                continue
+            if isinstance(other, Threshold) and (threshold.fraction or 0.0) > (other.fraction or 0.0):
+                raise UsageError(f"{threshold.id} and {other.id} exclude each other: leave one out")
+
+    def check_decidable(self, noises: Sequence[ArmNoise] = ()) -> None:
+        """Refuse thresholds that can never be decided with their rounds and what is known of their noise.
+
+        Args:
+            noises: calibrations of this machine.
+
+        Raises:
+            UsageError: nothing is known of the noise, and there are too few rounds to see it.
+        """
+        for threshold in self.intervals:
+            if not self.plan(threshold, noises).looks:
+                raise UsageError(
+                    f"threshold {threshold.id} can never be decided with rounds={self.pair.rounds}: raise rounds to 3 "
+                    f"or more, calibrate (pytest --specgate-calibrate), or declare a floor "
+                    f"(noise=noise_floor('2%', source='...'))"
+                )
+            if isinstance(threshold, Threshold):
+                threshold.margin_on(known_noise(threshold, self.pair, noises).noise)
+
+    def too_fine(self, noises: Sequence[ArmNoise] = ()) -> Iterator[str]:
+        """Name margins that are finer than rounds and noise can decide, as far as the noise is known beforehand."""
+        for threshold in self.intervals:
+            noise = (
+                known_noise(threshold, self.pair, noises).noise if isinstance(threshold, Threshold) else UNKNOWN_NOISE
             )
+            if not noise.df or not isinstance(threshold, Threshold) or threshold.kind == "better":
+                continue
+            smallest = planning.smallest_margin(noise=noise, n_max=self.pair.rounds, family=self.family)
+            claim = threshold.claim_on(noise)
+            if smallest is not None and not threshold.allowance and claim.delta < smallest:
+                unit = "points" if threshold.points else "%"
+                yield (
+                    f"the margin of {threshold.id}, {threshold.margin_words}, is finer than {self.pair.rounds} rounds "
+                    f"can decide here in four of five healthy runs: the smallest usable one is "
+                    f"{100 * threshold.raw_of(smallest):.2g} {unit}"
+                )
+
+
+def _check_margin(threshold: Threshold, row: Metric) -> None:
+    """Refuse margins that allow everything, or ask for what cannot be."""
+    if threshold.fraction is None or threshold.fraction < 1 or threshold.points:
+        return
+    if threshold.kind == "not_worse" and row.higher_is_better:
+        raise UsageError(f"margin of {100 * threshold.fraction:g} % on {row.name} allows it to vanish")
+    if threshold.kind == "better" and not row.higher_is_better:
+        raise UsageError(f"{row.name} cannot fall by {100 * threshold.fraction:g} %")
+    if threshold.kind == "equivalent":
+        raise UsageError(f"equivalent within {100 * threshold.fraction:g} % allows {row.name} to vanish, or to double")

@@ -18,6 +18,8 @@ FactState: TypeAlias = Literal["value", "not applicable", "unknown", "error"]
 _GIB: Final = 2**30
 _STATE: Final = "state"
 _NAME_LENGTH: Final = 32
+_HELD_S: Final = 1.0
+"""Shorter than that clocks are held down now and then on a machine that is well."""
 
 STABLE: Final = (
     "cpu_governor",
@@ -47,9 +49,12 @@ STABLE: Final = (
 VOLATILE: Final = (
     "cpu_mhz",
     "gpu_clocks_mhz",
+    "gpu_devices",
     "gpu_memory_used_bytes",
     "gpu_processes",
+    "gpu_reader",
     "gpu_temperatures_c",
+    "gpu_throttled_s",
     "gpu_throttling",
     "hostname",
     "load_1m",
@@ -189,14 +194,14 @@ def _short(model: str) -> str:
 
 
 def drift(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> tuple[Drift, ...]:
-    """Return the stable facts that changed between two readings, or that can no longer be read."""
-    found = ((name, fact, after.get(name, unknown("not read"))) for name, fact in sorted(before.items()) if fact.stable)
-    return tuple(Drift(name, first, second) for name, first, second in found if _changed(first, second))
+    """Return the stable facts that differ between two readings.
 
-
-def _changed(before: Fact, after: Fact) -> bool:
-    """Whether a fact changed; one that could not be read before has no value to change from."""
-    return before.state in {"value", "not applicable"} and _compared(before) != _compared(after)
+    A fact that only one of them could read differs: nobody knows whether it is what it was.
+    """
+    absent = unknown("not read")
+    names = sorted(name for name, fact in {**after, **before}.items() if fact.stable)
+    found = ((name, before.get(name, absent), after.get(name, absent)) for name in names)
+    return tuple(Drift(name, first, second) for name, first, second in found if _compared(first) != _compared(second))
 
 
 def describe(facts: Mapping[str, Fact]) -> str:
@@ -230,17 +235,34 @@ def troubles(facts: Mapping[str, Fact]) -> tuple[str, ...]:
 
 
 def _throttled(facts: Mapping[str, Fact]) -> Iterator[str]:
-    reasons = facts.get("gpu_throttling", unknown()).value
-    for number, reason in enumerate(reasons if isinstance(reasons, list) else []):
+    for name, reason in _by_gpu(facts, "gpu_throttling"):
         if reason:
-            yield f"GPU {number} is throttled: {reason}"
+            yield f"{name} is throttled: {reason}"
+    for name, held in _by_gpu(facts, "gpu_throttled_s"):
+        reasons = [reason for reason, seconds in _seconds(held) if seconds >= _HELD_S]
+        if reasons:
+            yield f"{name} was throttled while it worked: {', '.join(reasons)}"
+
+
+def _seconds(held: JsonValue) -> Iterator[tuple[str, float]]:
+    for reason, seconds in held.items() if isinstance(held, dict) else ():
+        if isinstance(seconds, int | float):
+            yield reason, seconds
 
 
 def _shared(facts: Mapping[str, Fact]) -> Iterator[str]:
-    counts = facts.get("gpu_processes", unknown()).value
-    for number, count in enumerate(counts if isinstance(counts, list) else []):
+    for name, count in _by_gpu(facts, "gpu_processes"):
         if count:
-            yield f"GPU {number} is in use by other processes ({count})"
+            yield f"{name} is in use by other processes ({count})"
+
+
+def _by_gpu(facts: Mapping[str, Fact], name: str) -> Iterator[tuple[str, JsonValue]]:
+    """Give a fact of each GPU, which is called as its job calls it: a job need not have the first of a machine."""
+    values, called = (facts.get(fact, unknown()).value for fact in (name, "gpu_devices"))
+    names = dict(enumerate(called)) if isinstance(called, list) else {}
+    for place, value in enumerate(values if isinstance(values, list) else []):
+        own = str(names.get(place, place))
+        yield f"GPU {own}" if own.isdecimal() else own, value
 
 
 def _unread(facts: Mapping[str, Fact]) -> Iterator[str]:

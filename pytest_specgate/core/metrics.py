@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEFINITION_VERSION: Final = 2
 """Raised when a formula changes: figures of different definitions are never compared."""
 
-Unit: TypeAlias = Literal["s", "tokens/s", "requests/s", "tokens/s/GPU", "tokens", "requests", "share"]
+Unit: TypeAlias = Literal["s", "tokens/s", "requests/s", "tokens/s/GPU", "tokens", "requests", "share", "events"]
 Direction: TypeAlias = Literal["higher", "lower", "neither"]
 Counted: TypeAlias = Literal["requests", "gaps", "decode steps", "drafts", "draft tokens"]
 
@@ -37,6 +37,7 @@ _SUFFIX: Final[dict[Unit, str]] = {
     "tokens": "_tokens",
     "requests": "_requests",
     "share": "",
+    "events": "",
 }
 
 
@@ -238,6 +239,10 @@ def _of_counters() -> Iterator[Metric]:
         (
             "step_time", "s", "lower", "decode steps",
             "sum of inter-token latencies / their number, as the server counts them", estimators.step_time,
+        ),
+        (
+            "preemptions", "events", "lower", "requests",
+            "requests that the scheduler took back from running, for want of KV-cache blocks", estimators.preemptions,
         ),
     )  # fmt: skip
     for name, unit, better, counted, formula, reading in rows:

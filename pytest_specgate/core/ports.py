@@ -108,8 +108,13 @@ class ServerPages(Protocol):
     def resolved_environment(self, server: Server) -> dict[str, JsonValue]:
         """Return the engine's own settings by environment as the server resolved them; empty if it does not tell."""
 
-    def tokenize(self, server: Server, text: str) -> list[int]:
-        """Return the token ids of a text, special tokens included.
+    def tokenize(self, server: Server, text: str, extra: Mapping[str, JsonValue]) -> list[int]:
+        """Return the token ids of a text, special tokens included unless `extra` says otherwise.
+
+        Args:
+            server: the server.
+            text: the text.
+            extra: further fields of the requests to come; those that decide on special tokens are heeded.
 
         Raises:
             ScrapeError: the server does not tell.
@@ -168,6 +173,9 @@ class Host(Protocol):
 
     def now(self) -> str:
         """Return the wall-clock time in ISO 8601 with zone."""
+
+    def clock_s(self) -> float:
+        """Return the time of a clock that never goes back, in seconds."""
 
     def other_cpu(self, ours: frozenset[int]) -> CpuReading | None:
         """Read the CPU time that everything but `ours`, and this process, has used; `None` where it is unknown."""

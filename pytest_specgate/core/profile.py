@@ -54,6 +54,14 @@ CORPORA: Final = ("prose", "code", "random")
 _BODY_FIELDS: Final = ("prompt", "messages", "max_tokens", "max_completion_tokens")
 """Of either API: one of them beside the other would contradict the profile."""
 
+_CONTRARY_FIELDS: Final = {
+    "prompt_embeds": "is a prompt beside the profile's own",
+    "top_logprobs": "asks for logprobs, which the profile leaves off",
+    "logprob_token_ids": "asks for logprobs, which the profile leaves off",
+    "prompt_logprobs": "asks for logprobs, which no server gives in a stream",
+}
+"""Fields that engines refuse beside what the profile sends, and why."""
+
 
 @declaration
 class RequestProfile:
@@ -89,7 +97,8 @@ class RequestProfile:
             judged; ``"warm"``: it may, to the same share in both arms.
         ignore_eos: generate `output_tokens` tokens whatever the model says.
         stop: stop strings.
-        extra_body: further JSON fields of every request body.
+        extra_body: further JSON fields of every request body; those that decide which tokens a prompt becomes steer the
+            count of its tokens, too.
         request_timeout_s: longest silence of the server that is waited for, in seconds.
         client_processes: processes that send the load; `None` takes one for every 256 closed-loop workers.
     """
@@ -184,6 +193,20 @@ class RequestProfile:
         shadowed = sorted(own & set(self.extra_body))
         if shadowed:
             raise ValueError(f"extra_body sets {', '.join(shadowed)}, which the profile sends itself")
+        for name in sorted(_CONTRARY_FIELDS.keys() & set(self.extra_body)):
+            raise ValueError(f"extra_body sets {name}, which {_CONTRARY_FIELDS[name]}")
+        return self
+
+    @model_validator(mode="after")
+    def _fit_to_send(self) -> Self:
+        parts: dict[str, JsonValue] = {"stop": list(self.stop), "extra_body": dict(self.extra_body)}
+        for name, value in parts.items():
+            try:
+                encode_body({name: value})
+            except UnicodeEncodeError:
+                raise ValueError(f"{name} has half a character, which cannot be sent") from None
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{name} cannot be sent: {error}") from None
         return self
 
     @property

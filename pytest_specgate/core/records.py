@@ -5,7 +5,8 @@ History of the schema:
 1. first version
 2. what servers resolved and printed at their start, the machine before and after each boot; points by load level
    (`at`), what the client knows of its own health, gaps between chunks, number of GPUs, repetitiveness, answers of
-   greedy requests, what could not be proved of attached servers
+   greedy requests, what could not be proved of attached servers; by pair, in what its servers differ besides what
+   varies, and which of these differences are allowed
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ REDACTED: Final = "[redacted]"
 
 _SECRET_NAME = re.compile(
     r"(?i)secret|password|passwd|credential|authorization$|(api|access|private|auth)[-_]?(key|token)s?$"
-    r"|(^|[-_.])(auth|token|pass|pwd)$|(?-i:_KEY)$"
+    r"|(^|[-_])(auth|token|pass|pwd)$|^tokens$|(bearer|hf|refresh|session)[-_]?tokens$|(?-i:_KEY)$"
 )
 _SECRET_FORM = re.compile(
     r"(?i)\bhf_[a-z0-9]{16,}|\bsk-[a-z0-9_-]{16,}|(?<=bearer )[\w.~+/=-]{8,}|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
@@ -243,6 +244,7 @@ class BootRecord(Stored):
         pairs: titles of the pairs that it was booted for: a decided pair boots no more, its partner's pair may.
         command: what was started, as a user would type it.
         started_at: wall-clock time, ISO 8601 with zone.
+        ended_at: likewise, when its server was gone; empty in older records.
         boot_s: from the start of the process to its first answered completion; `None` when that never came.
         profile: request profile as it was put on this boot, observed fields included.
         resolved: resolved configuration that the server reported, as far as it was used.
@@ -261,6 +263,7 @@ class BootRecord(Stored):
     pairs: tuple[str, ...]
     command: str
     started_at: str
+    ended_at: str = ""
     boot_s: float | None
     profile: dict[str, FreeJson]
     resolved: dict[str, FreeJson]
@@ -284,17 +287,47 @@ class PairRecord(Stored):
         candidate: name of the arm judged.
         varies: dotted paths in which the two differ.
         rounds: n_max.
+        allow_engine_differences: reason by id, so that a strict verdict can be repeated from the record alone.
+        differences: in what the servers differ, noise included; `None` while that is not known.
     """
 
     reference: str
     candidate: str
     varies: tuple[str, ...]
     rounds: int
+    allow_engine_differences: dict[str, str] = Field(default_factory=dict)
+    differences: tuple[dict[str, FreeJson], ...] | None = None
 
     @classmethod
     def of(cls, pair: ArmPair) -> PairRecord:
         """Describe a declared pair."""
-        return cls(reference=pair.reference.name, candidate=pair.candidate.name, varies=pair.paths, rounds=pair.rounds)
+        first, second = (arm.name for arm in pair.arms)
+        allowed = pair.allow_engine_differences
+        return cls(
+            reference=first, candidate=second, varies=pair.paths, rounds=pair.rounds, allow_engine_differences=allowed
+        )
+
+
+class ArmNoise(Stored):
+    """What A/A windows told of the noise of one metric of one arm at one point, before a window ran.
+
+    Attributes:
+        arm: name of the arm.
+        at: load level.
+        metric: key in the metric table.
+        sd: standard deviation of a paired difference of two boots: log units, or a fraction for a share.
+        df: its degrees of freedom.
+        boots: that it was taken of.
+        measured_at: wall-clock time of the latest of these windows.
+    """
+
+    arm: str
+    at: Level
+    metric: str
+    sd: Annotated[float, Field(ge=0)]
+    df: Annotated[float, Field(gt=0)]
+    boots: int
+    measured_at: str
 
 
 class WindowRecord(Stored):
@@ -304,12 +337,14 @@ class WindowRecord(Stored):
         schema_version: of this format.
         created_at: wall-clock time of its start, ISO 8601 with zone.
         finished: whether the window ran to its end.
+        stopped: why it ended before its last round though some thresholds were open; empty when nothing stopped it.
         strict: whether unlisted engine-induced differences make a pair INVALID.
         arms: as declared; secrets are replaced.
         pairs: as declared.
         profile: the load, as declared.
         host: facts about the machine.
         engine: facts about the installs of the engine, by arm.
+        noise: calibrations that applied when it started.
         boots: in the order in which they ran.
         verdicts: as judged at the end, one mapping a threshold.
     """
@@ -317,12 +352,14 @@ class WindowRecord(Stored):
     schema_version: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)] = SCHEMA_VERSION
     created_at: str
     finished: bool
+    stopped: str = ""
     strict: bool = False
     arms: tuple[Arm, ...]
     pairs: tuple[PairRecord, ...]
     profile: RequestProfile
     host: dict[str, FreeJson]
     engine: dict[str, dict[str, FreeJson]]
+    noise: tuple[ArmNoise, ...] = ()
     boots: tuple[BootRecord, ...] = ()
     verdicts: tuple[dict[str, FreeJson], ...] = ()
 
@@ -359,7 +396,8 @@ def redacted(value: JsonValue, *, name: str = "") -> JsonValue:
 
 
 def _secret(name: str) -> bool:
-    return bool(_SECRET_NAME.search(name))
+    """Whether a name is a secret's, or a path that leads through one: ``headers.api_key[0]``, ``auth.value``."""
+    return any(_SECRET_NAME.search(part) for part in re.split(r"[.\[\]]", name))
 
 
 def redacted_text(text: str) -> str:

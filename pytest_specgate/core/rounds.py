@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import measure
 from pytest_specgate.core.quantities import bunched_sends, latency_rise
+from pytest_specgate.core.records import Failure
+from pytest_specgate.core.statistics import geometric_mean
 
 if TYPE_CHECKING:
+    from pytest_specgate.core.arms import ArmPair
+    from pytest_specgate.core.levels import Level
     from pytest_specgate.core.profile import RequestProfile
-    from pytest_specgate.core.records import PointRecord
+    from pytest_specgate.core.records import PointRecord, WindowRecord
 
 
 @dataclasses.dataclass(slots=True)
@@ -54,6 +58,10 @@ class Side:
         """Return the first rounds only."""
         return Side(*(getattr(self, field.name)[:count] for field in dataclasses.fields(self)))
 
+    def mean(self, *, linear: bool = False) -> float:
+        """Return the mean over rounds: the geometric one, or the plain one on a linear scale."""
+        return math.fsum(self.values) / len(self.values) if linear else geometric_mean(self.values)
+
     def bunched(self) -> float | None:
         """Return the mean share of sends that came in bunches; `None` where there is none."""
         return math.fsum(self.bunching) / len(self.bunching) if self.bunching else None
@@ -61,18 +69,70 @@ class Side:
 
 @dataclasses.dataclass(slots=True)
 class Rounds:
-    """Both arms of a threshold."""
+    """Both arms of a threshold.
+
+    Attributes:
+        reference: values of the reference arm.
+        candidate: values of the candidate arm.
+        candidate_first: whether a round booted the candidate first.
+        distances: places between the two arms in the boot order of a round; 1 for neighbours.
+    """
 
     reference: Side = dataclasses.field(default_factory=Side)
     candidate: Side = dataclasses.field(default_factory=Side)
     candidate_first: list[bool] = dataclasses.field(default_factory=list)
+    distances: list[int] = dataclasses.field(default_factory=list)
 
     def first(self, count: int) -> Rounds:
         """Return the first rounds only."""
-        return Rounds(self.reference.first(count), self.candidate.first(count), self.candidate_first[:count])
+        return Rounds(
+            self.reference.first(count),
+            self.candidate.first(count),
+            self.candidate_first[:count],
+            self.distances[:count],
+        )
 
-    def ratios(self, *, higher_is_better: bool) -> tuple[float, ...]:
-        """Return the signed log ratios of the rounds, positive where the candidate is better."""
+    def differences(self, *, higher_is_better: bool, linear: bool = False) -> tuple[float, ...]:
+        """Return the signed differences of the rounds, positive where the candidate is better.
+
+        Args:
+            higher_is_better: direction of the metric.
+            linear: whether they are plain differences instead of differences of logarithms.
+        """
         sign = 1 if higher_is_better else -1
         pairs = zip(self.reference.values, self.candidate.values, strict=True)
+        if linear:
+            return tuple(sign * (candidate - reference) for reference, candidate in pairs)
         return tuple(sign * math.log(candidate / reference) for reference, candidate in pairs)
+
+    @property
+    def count(self) -> int:
+        """Number of rounds."""
+        return len(self.candidate_first)
+
+    @property
+    def samples(self) -> int:
+        """Of how many requests (gaps, steps, drafts) a boot's value was taken, at least."""
+        return min(self.reference.samples + self.candidate.samples)
+
+
+def rounds_at(pair: ArmPair, record: WindowRecord, *, metric_name: str, at: Level) -> Rounds | Failure:
+    """Return the values of a metric in all rounds of a pair, or why a boot has none.
+
+    Args:
+        pair: the arms, all of whose boots have the point.
+        record: the measurements.
+        metric_name: key in the metric table.
+        at: load level.
+    """
+    rounds = Rounds()
+    for both in record.rounds_of(pair):
+        for arm, boot, side in zip(pair.arms, both, (rounds.reference, rounds.candidate), strict=True):
+            point = boot.point(at)
+            assert point is not None, "boot_problem() refuses boots without the point"
+            if missing := side.take(metric_name, point, record.profile):
+                return Failure(reason="missing-metric", message=f"arm {arm.name} {missing}")
+        reference, candidate = both
+        rounds.candidate_first.append(candidate.position < reference.position)
+        rounds.distances.append(abs(candidate.position - reference.position))
+    return rounds

@@ -21,8 +21,16 @@ _ERROR_LENGTH: Final = 4000
 _MOST_TOKENS: Final = 2**53
 """Counts beyond what a float holds exactly are no counts."""
 
-_TEXT_KEYS: Final = ("text", "content", "reasoning", "reasoning_content")
-"""Where visible text stands: completions, chat, and what reasoning parsers split off, in both spellings."""
+_CONTENT_KEYS: Final = ("text", "content")
+"""Where the answer proper stands: completions, chat."""
+
+_REASONING_KEYS: Final = ("reasoning", "reasoning_content")
+"""Where what reasoning parsers split off stands, in both spellings."""
+
+# Control characters that no model writes: what is text cannot be taken for a mark.
+_ANSWER_MARK: Final = "\x1eanswer\x1f"
+_CALL_MARK: Final = "\x1etool call\x1f"
+_NAME_END: Final = "\x1f"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +63,7 @@ class Timeline:
             text is one.
         first_text_s: seconds to the first event with visible text, `None` if there was none.
         closed_s: seconds to the last read, `None` if nothing arrived.
-        text: the answer.
+        text: all that the answer says: its reasoning, its text and its tool calls, as `Said` spells them.
         prompt_tokens: the server's count, `None` if it sent no usage.
         output_tokens: the server's count, `None` if it sent no usage or counted nothing.
         finish_reason: as sent, `None` if the stream ended without one.
@@ -130,6 +138,53 @@ def events(reads: Iterable[Read]) -> Iterator[Event]:
             yield Event(read.at_s, data)
 
 
+class Said:
+    """All that an answer says, part by part, whatever events it came in.
+
+    Where an event begins and ends is a matter of serving: an event of several tokens may hold the end of the reasoning
+    and the start of the answer. So each part is joined by itself, and the parts follow each other in one fixed order.
+    """
+
+    def __init__(self) -> None:
+        self._reasoning: list[str] = []
+        self._content: list[str] = []
+        self._names: dict[int, str] = {}
+        self._arguments: dict[int, list[str]] = {}
+
+    def add(self, payload: dict[str, Any]) -> bool:
+        """Take what one event says, and return whether any of it is visible text.
+
+        Raises:
+            ValueError: text or tool calls have another form; nothing is taken.
+        """
+        content, reasoning = _texts(payload, _CONTENT_KEYS), _texts(payload, _REASONING_KEYS)
+        calls = _calls(payload)
+        self._content += content
+        self._reasoning += reasoning[:1] if len(set(reasoning)) == 1 else reasoning
+        for index, name, arguments in calls:
+            self._call(index, name, arguments=arguments)
+        return bool(content or reasoning)
+
+    def _call(self, index: int, name: str, *, arguments: str) -> None:
+        known = self._names.setdefault(index, "")
+        # Some servers repeat the name in every event of a call.
+        self._names[index] = known if name == known else known + name
+        self._arguments.setdefault(index, []).append(arguments)
+
+    @property
+    def text(self) -> str:
+        """The reasoning, the text and the tool calls in the order of their numbers, parted by control characters.
+
+        A text alone is itself. Reasoning ends in ``U+001E answer U+001F``; each tool call is ``U+001E tool call
+        U+001F``, the function's name, ``U+001F`` and its arguments as sent. Ids of calls are drawn by chance: left out.
+        """
+        parts = [*self._reasoning, _ANSWER_MARK] if self._reasoning else []
+        parts += self._content
+        for index, name in sorted(self._names.items()):
+            parts += [_CALL_MARK, name, _NAME_END, *self._arguments[index]]
+        return _whole("".join(parts))
+
+
 class TimelineBuilder:
     """Builds the timeline of one answer, read by read.
 
@@ -141,7 +196,7 @@ class TimelineBuilder:
         self._token_events: list[float] = []
         self._first_text_s: float | None = None
         self._closed_s: float | None = None
-        self._text: list[str] = []
+        self._said = Said()
         self._prompt_tokens: int | None = None
         self._output_tokens: int | None = None
         self._finish_reason: str | None = None
@@ -172,7 +227,7 @@ class TimelineBuilder:
             token_events=tuple(self._token_events),
             first_text_s=self._first_text_s,
             closed_s=self._closed_s,
-            text=_whole("".join(self._text)),
+            text=self._said.text,
             prompt_tokens=self._prompt_tokens,
             output_tokens=self._output_tokens,
             finish_reason=self._finish_reason,
@@ -223,18 +278,16 @@ class TimelineBuilder:
             self._fail(f"the server ended the answer with finish reason {self._finish_reason}")
         delta = choice.get("delta")
         payload = delta if isinstance(delta, dict) else choice
-        texts = [payload[key] for key in _TEXT_KEYS if payload.get(key)]
-        if payload.get("reasoning") and payload.get("reasoning") == payload.get("reasoning_content"):
-            texts.pop()
-        if not all(isinstance(text, str) for text in texts):
-            self._fail(f"an event has text of another form: {texts!r:.80}")
+        try:
+            visible = self._said.add(payload)
+        except ValueError as error:
+            self._fail(f"an event has {error}")
             return
-        if not texts and "role" in payload and not payload.get("tool_calls"):
+        if not visible and "role" in payload and not payload.get("tool_calls"):
             return
         self._token_events.append(at_s)
-        if texts and self._first_text_s is None:
+        if visible and self._first_text_s is None:
             self._first_text_s = at_s
-        self._text += texts
 
     def _shortcoming(self) -> str | None:
         count = len(self._token_events)
@@ -259,6 +312,30 @@ def timeline(reads: Iterable[Read], *, failure: str | None = None) -> Timeline:
     for read in reads:
         builder.feed(read)
     return builder.finish(failure=failure)
+
+
+def _texts(payload: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
+    texts = [payload[key] for key in keys if payload.get(key)]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"text of another form: {texts!r:.80}")
+    return texts
+
+
+def _calls(payload: dict[str, Any]) -> list[tuple[int, str, str]]:
+    """Return number, name and arguments of the tool calls of an event, as far as it has them."""
+    calls = payload.get("tool_calls") or []
+    if not isinstance(calls, list) or not all(map(_is_call, calls)):
+        raise ValueError(f"tool calls of another form: {calls!r:.80}")
+    functions = [(call.get("index") or 0, call.get("function") or {}) for call in calls]
+    return [(index, function.get("name") or "", function.get("arguments") or "") for index, function in functions]
+
+
+def _is_call(call: object) -> bool:
+    function = (call.get("function") or {}) if isinstance(call, dict) else None
+    if not isinstance(call, dict) or not isinstance(function, dict):
+        return False
+    texts = [function.get(key) or "" for key in ("name", "arguments")]
+    return isinstance(call.get("index") or 0, int) and all(isinstance(text, str) for text in texts)
 
 
 def _whole(text: str) -> str:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import collections
 import hashlib
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import JsonValue
 
 READY: Final = "Application startup complete."
 """Last line of a start-up: what follows is about requests."""
@@ -21,6 +26,12 @@ _NOT_COMPARED: Final = (
     (re.compile(r"\bRoute: .*, Methods: "), "methods come in any order"),
 )
 """Lines that are left out, and why."""
+
+_TROUBLE: Final = re.compile(
+    r"(?i)fall(s|ing|en)?[ -]?back|disabl|cannot|can't|n't\b|\bnot\b|unsupported|unavailable|incompatible|ignor|overrid"
+    r"|without|instead|suboptimal|slow|fail"
+)
+"""What a line says that does more than repeat a setting."""
 
 _NUMBER: Final = r"\d(?:[\d.,]*\d)?"
 _REWRITES: Final = tuple(
@@ -90,3 +101,41 @@ def _bounded(line: str) -> str:
     if len(line) <= _LONGEST:
         return line
     return f"{line[:_LONGEST]}... #{hashlib.sha256(line.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def line_text(line: str) -> str:
+    """Return a normalised line without its level and the file that printed it."""
+    return re.sub(r"^\w+ \[[^\]]*\] ", "", line)
+
+
+def line_id(line: str) -> str:
+    """Name a line by its first words and a hash of its text without figures, the same in every version of vLLM."""
+    words = re.findall(r"[A-Za-z_]+", line_text(line))
+    return f"log:{'-'.join(words[:5])}-{hashlib.sha256(' '.join(words).encode()).hexdigest()[:6]}"
+
+
+def repeats(line: str, *, name: str, values: Sequence[JsonValue]) -> bool:
+    """Whether a line is information that only repeats a setting: its name and a value, and nothing done about it.
+
+    Args:
+        line: normalised.
+        name: plain name of an argument, dotted for a part of a mapping.
+        values: that it may have.
+    """
+    text = line_text(line)
+    if not line.startswith("INFO") or _TROUBLE.search(text) or not _has_word(text, name.rpartition(".")[2]):
+        return False
+    return any(_has_word(text, word) for value in values for word in _words(value))
+
+
+def _words(value: JsonValue) -> tuple[str, ...]:
+    """Return how a log may write a value: ``4096``, ``4,096``; nothing for what is more than one word."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return (str(value), f"{value:,}")
+    return (str(value),) if isinstance(value, str | float | bool) and str(value) else ()
+
+
+def _has_word(text: str, word: str) -> bool:
+    """Whether a text has a word by itself, in either case: ``max_model_len`` as ``max model len``, too."""
+    pattern = re.escape(word).replace("_", "[ _-]")
+    return re.search(rf"(?i)(?<![\w.]){pattern}(?!\w|[.,]\d)", text) is not None

@@ -1,131 +1,27 @@
-"""The decision rule: paired log ratios of rounds in, bounds and a three-way decision out.
+"""The decision rule: paired differences of rounds in, bounds and a three-way decision out.
 
-Everything here is arithmetic on log values. Signs are already turned so that positive means "the candidate is better".
+Everything here is arithmetic on signed differences, of logarithms or of shares. Signs are already turned so that
+positive means "the candidate is better". The arithmetic itself stands in `pytest_specgate.core.rule`, for many runs at
+once: what is simulated and what judges is one piece of code.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from pytest_specgate.core.noise import LOG
+from pytest_specgate.core.plan import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ALPHA_PASS: Final = 0.05
-ALPHA_FAIL: Final = 0.05
-ALPHA_F: Final = 0.10
-ORDER_LEVEL: Final = 0.99
-ORDER_CAP: Final = 0.02
-FUTILITY: Final = 0.10
-DECLARED_DF: Final = 5.0
-SIGMA_MIN: Final = 0.0005
-SLACK: Final = 1e-9
-NORMAL_975: Final = 1.959964
-"""Two-sided 95 % point of the normal distribution, as the definition of a noise floor fixes it."""
+    from pytest_specgate.core.noise import Noise, Scale
+    from pytest_specgate.core.plan import Plan
+    from pytest_specgate.core.rule import Bounds
 
 Decision: TypeAlias = Literal["PASS", "FAIL", "INCONCLUSIVE", "CONTINUE"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Noise:
-    """What is known, from outside this run, about the scatter of a single paired log ratio.
-
-    Attributes:
-        sigma: its standard deviation, in log units.
-        df: degrees of freedom behind it; 0 means that nothing is known.
-    """
-
-    sigma: float
-    df: float
-
-
-UNKNOWN_NOISE: Final = Noise(sigma=0.0, df=0.0)
-
-
-def declared_noise(floor: float) -> Noise:
-    """Return the noise of a declared floor: 95 % of single-round A/A differences lie within ±floor (a fraction)."""
-    return Noise(sigma=math.log1p(floor) / NORMAL_975, df=DECLARED_DF)
-
-
-def floor_of(sigma: float) -> float:
-    """Return the floor, as a fraction, that a standard deviation of a single log ratio amounts to."""
-    return math.expm1(NORMAL_975 * sigma)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Plan:
-    """When a threshold is judged, and how often its error rates are shared.
-
-    Attributes:
-        looks: numbers of rounds after which it is judged; the last is n_max; empty when it can never be decided.
-        family: number m of interval thresholds declared in its gate.
-    """
-
-    looks: tuple[int, ...]
-    family: int = 1
-
-    @property
-    def rounds(self) -> int:
-        """n_max: rounds at the last look."""
-        return self.looks[-1]
-
-    @property
-    def pass_tail(self) -> float:
-        """One-sided level of the PASS bound at each look."""
-        return ALPHA_PASS / len(self.looks)
-
-    @property
-    def fail_tail(self) -> float:
-        """One-sided level of the FAIL bound at each look: shared by all looks and all thresholds of the gate."""
-        return ALPHA_FAIL / (len(self.looks) * self.family)
-
-
-def looks(n_max: int, noise: Noise) -> tuple[int, ...]:
-    """Return the looks of a run of at most `n_max` rounds; empty when its noise can never be known."""
-    calibrated = noise.df >= 3
-    if n_max <= 2:
-        return (n_max,) if calibrated else ()
-    first = 2 if calibrated else min(4, n_max)
-    return tuple(sorted({*range(first, n_max + 1, 2), n_max}))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Spread:
-    """The variance a look uses, and where it came from.
-
-    Attributes:
-        variance: of one paired log ratio.
-        df: its degrees of freedom.
-        source: in words, for the report.
-        f_ratio: own variance / calibrated variance; `None` when one of them is missing.
-    """
-
-    variance: float
-    df: float
-    source: str
-    f_ratio: float | None = None
-
-
-def choose(sum_of_squares: float, df: float, noise: Noise) -> Spread:
-    """Pool a run's own scatter with the calibration, unless the run contradicts it.
-
-    The larger of own and pooled variance is used; the own one alone when an F test at 10 % says that the rounds
-    scatter more than the calibration allows.
-    """
-    from scipy import special  # noqa: PLC0415  - 170 ms that only a verdict may cost
-
-    if noise.df == 0:
-        return Spread(sum_of_squares / df, df, "own (no calibration)")
-    if df == 0:
-        return Spread(noise.sigma**2, noise.df, "calibrated")
-    own = sum_of_squares / df
-    ratio = own / max(noise.sigma, SIGMA_MIN) ** 2
-    if special.fdtrc(df, noise.df, ratio) < ALPHA_F:
-        return Spread(own, df, "own (calibration rejected)", ratio)
-    pooled = (sum_of_squares + noise.df * noise.sigma**2) / (df + noise.df)
-    source = "own > calibrated" if own > pooled else "pooled"
-    return Spread(max(pooled, own), df + noise.df, source, ratio)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -135,14 +31,16 @@ class Look:
     Attributes:
         decision: PASS, FAIL, INCONCLUSIVE, or CONTINUE to the next look.
         reason: in words.
-        mean: mean of the signed log ratios.
-        lower: lower bound, `None` when there is no noise estimate yet.
-        upper: upper bound, likewise.
+        mean: mean of the signed differences.
+        lower: bound of PASS, `None` when there is no noise estimate yet.
+        upper: bound of FAIL, likewise.
+        pass_upper: upper bound at the level of PASS, likewise: what an equivalence needs.
+        fail_lower: lower bound at the level of FAIL, likewise.
         sd: standard deviation used, likewise.
         df: its degrees of freedom; 0 when there is none.
         source: where the standard deviation came from.
         f_ratio: own variance / calibrated variance, `None` when one of them is missing.
-        order_effect: drift per boot in log units, when one was found significant.
+        order_effect: drift per boot in the units of the differences, when one was found significant.
         decision_chance: predicted chance of a decision by n_max, `None` where it was not needed.
         flags: what a reader should know besides; no flag changes the decision.
     """
@@ -152,6 +50,8 @@ class Look:
     mean: float
     lower: float | None = None
     upper: float | None = None
+    pass_upper: float | None = None
+    fail_lower: float | None = None
     sd: float | None = None
     df: float = 0.0
     source: str = "none"
@@ -161,22 +61,26 @@ class Look:
     flags: tuple[str, ...] = ()
 
 
-def look(
+def look(  # noqa: PLR0913  - what is judged, against what, and what is known of the noise
     ratios: Sequence[float],
     *,
     delta: float,
     noise: Noise,
     plan: Plan,
     candidate_first: Sequence[bool] | None = None,
+    gain: float | None = None,
+    scale: Scale = LOG,
 ) -> Look:
     """Judge the rounds so far.
 
     Args:
-        ratios: signed log ratios, round by round.
-        delta: margin in log units; negative when a gain is asked for.
+        ratios: signed differences, round by round.
+        delta: margin; negative when a gain is asked for.
         noise: calibrated or declared noise.
         plan: the looks of this threshold.
         candidate_first: whether a round booted the candidate first; `None` means every second one, as planned.
+        gain: largest gain that an equivalence allows; `None` for a claim about losses only.
+        scale: of the differences.
     """
     n = len(ratios)
     mean = math.fsum(ratios) / n
@@ -184,96 +88,105 @@ def look(
         return Look("INCONCLUSIVE", "noise unknown: no calibration and n_max < 3", mean)
     if n > plan.rounds:
         raise ValueError(f"{n} rounds, but the plan of this threshold ends with {plan.rounds}")
-    following = next(rounds for rounds in plan.looks if rounds >= n)
     if n not in plan.looks:
+        following = next(rounds for rounds in plan.looks if rounds >= n)
         return Look("CONTINUE", f"next look at {following} rounds", mean)
+    import numpy as np  # noqa: PLC0415  - a fifth of a second that only a verdict may cost
+
+    from pytest_specgate.core import rule  # noqa: PLC0415
+
     order = [i % 2 == 1 for i in range(n)] if candidate_first is None else candidate_first
-    spread, order_effect, flags = _spread(ratios, order, mean=mean, noise=noise)
-    variance = max(spread.variance, SIGMA_MIN**2)
-    lower = mean - _t(plan.pass_tail, spread.df) * math.sqrt(variance / n)
-    upper = mean + _t(plan.fail_tail, spread.df) * math.sqrt(variance / n)
-    chance = _decision_chance(mean, delta=delta, variance=variance, df=spread.df, n=n, plan=plan)
-    decision, reason = _decide(lower, upper, delta=delta, n=n, df=spread.df, chance=chance, plan=plan)
+    found = rule.bounds(
+        np.array([ratios], dtype=np.float64),
+        np.array(order, dtype=np.bool_),
+        sigma=np.array([noise.sigma]),
+        nu=noise.df,
+        scale=scale,
+        claim=Claim(delta, gain),
+        plan=plan,
+    )
+    return _told(found, mean)
+
+
+def _told(found: Bounds, mean: float) -> Look:
+    """Put the look at a single run into words."""
+    from pytest_specgate.core import rule  # noqa: PLC0415  - imported by its only caller already
+
+    chance, drift, ratio = (float(one[0]) for one in (found.chance, found.order.drift, found.spread.ratio))
+    words: dict[int, tuple[Decision, str]] = {
+        rule.PASS: ("PASS", "lower bound within the margin"),
+        rule.FAIL: ("FAIL", "upper bound beyond the margin"),
+        rule.INCONCLUSIVE: ("INCONCLUSIVE", "the interval contains the margin"),
+        rule.FUTILE: ("INCONCLUSIVE", f"futile: chance of a decision by n_max {chance:.3f}"),
+        rule.CONTINUE: ("CONTINUE", "next look"),
+    }
+    decision, reason = words[int(found.decision[0])]
+    source = rule.SOURCES[int(found.spread.source[0])]
+    drifts, removed = bool(found.order.significant[0]), bool(found.order.removed[0])
+    if removed:
+        source += f", order effect {100 * drift:+.2f} % per boot removed"
+    too_large = (f"order effect too large to remove: {100 * drift:+.2f} % per boot",) if drifts and not removed else ()
     return Look(
         decision=decision,
         reason=reason,
         mean=mean,
-        lower=lower,
-        upper=upper,
-        sd=math.sqrt(variance),
-        df=spread.df,
-        source=spread.source,
-        f_ratio=spread.f_ratio,
-        order_effect=order_effect,
-        decision_chance=chance,
-        flags=flags,
+        lower=float(found.lower[0]),
+        upper=float(found.upper[0]),
+        pass_upper=float(found.pass_upper[0]),
+        fail_lower=float(found.fail_lower[0]),
+        sd=math.sqrt(found.spread.variance[0]),
+        df=float(found.spread.df[0]),
+        source=source,
+        f_ratio=None if math.isnan(ratio) else ratio,
+        order_effect=drift if drifts else None,
+        decision_chance=None if math.isnan(chance) else chance,
+        flags=too_large,
     )
 
 
-def _decide(  # noqa: PLR0913  - the rule reads these seven numbers
-    lower: float, upper: float, *, delta: float, n: int, df: float, chance: float | None, plan: Plan
-) -> tuple[Decision, str]:
-    if lower >= -delta - SLACK:
-        return "PASS", "lower bound within the margin"
-    if upper < -delta - SLACK:
-        return "FAIL", "upper bound beyond the margin"
-    if n == plan.rounds:
-        return "INCONCLUSIVE", "the interval contains the margin"
-    if df >= 3 and chance is not None and chance < FUTILITY:
-        return "INCONCLUSIVE", f"futile: chance of a decision by n_max {chance:.3f}"
-    return "CONTINUE", "next look"
+@dataclasses.dataclass(frozen=True, slots=True)
+class Interval:
+    """A two-sided interval of a mean signed difference.
+
+    Attributes:
+        mean: of the differences.
+        low: lower end.
+        high: upper end.
+    """
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether a change was shown."""
+        return self.low > 0 or self.high < 0
 
 
-def _spread(
-    ratios: Sequence[float], order: Sequence[bool], *, mean: float, noise: Noise
-) -> tuple[Spread, float | None, tuple[str, ...]]:
-    """Return the variance to use, the order effect if one was found, and flags."""
-    n = len(ratios)
-    squares = math.fsum((x - mean) ** 2 for x in ratios)
-    spread = choose(squares, n - 1, noise)
-    candidate_first = [ratio for ratio, first in zip(ratios, order, strict=True) if first]
-    reference_first = [ratio for ratio, first in zip(ratios, order, strict=True) if not first]
-    if min(len(reference_first), len(candidate_first)) < 2:
-        return spread, None, ()
-    gap = _mean(reference_first) - _mean(candidate_first)
-    within = max(0.0, squares - len(reference_first) * len(candidate_first) / n * gap**2)
-    clean = choose(within, n - 2, noise)
-    drift = gap / 2
-    limit = _t(1 - ORDER_LEVEL, clean.df) * math.sqrt(max(clean.variance, SIGMA_MIN**2) / n)
-    if abs(drift) <= limit:
-        return spread, None, ()
-    if abs(drift) > ORDER_CAP:
-        return spread, drift, (f"order effect too large to remove: {100 * drift:+.2f} % per boot",)
-    source = f"{clean.source}, order effect {100 * drift:+.2f} % per boot removed"
-    return dataclasses.replace(clean, source=source), drift, ()
+def interval(
+    differences: Sequence[float], *, noise: Noise, tail: float, candidate_first: Sequence[bool], scale: Scale = LOG
+) -> Interval | None:
+    """Return the two-sided interval of a mean, with the variance that `look` would use; `None` without any variance.
 
-
-def _decision_chance(  # noqa: PLR0913  - one formula, seven symbols
-    mean: float, *, delta: float, variance: float, df: float, n: int, plan: Plan
-) -> float | None:
-    """Predict the chance that the remaining rounds bring a decision; `None` when none remain."""
-    from scipy import special  # noqa: PLC0415  - 170 ms that only a verdict may cost
-
-    remaining = plan.rounds - n
-    if remaining <= 0:
+    Args:
+        differences: signed, round by round.
+        noise: known beforehand.
+        tail: level of each side.
+        candidate_first: whether a round booted the candidate first.
+        scale: of the differences.
+    """
+    if len(differences) < 2 and not noise.df:
         return None
-    half = math.sqrt(variance / plan.rounds)
-    pass_half = _t(plan.pass_tail, df + remaining) * half
-    fail_half = _t(plan.fail_tail, df + remaining) * half
-    width = math.sqrt(variance * (1 / n - 1 / plan.rounds))
-    chance = special.ndtr((mean + delta - pass_half) / width) + special.ndtr((-delta - fail_half - mean) / width)
-    return float(chance)
+    import numpy as np  # noqa: PLC0415  - a fifth of a second that only a verdict may cost
 
+    from pytest_specgate.core import rule  # noqa: PLC0415
 
-def _t(tail: float, df: float) -> float:
-    """Return the upper `tail` quantile of Student's t; `df` may be fractional."""
-    from scipy import special  # noqa: PLC0415  - 170 ms that only a verdict may cost
-
-    return float(special.stdtrit(df, 1 - tail))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    x, order = np.array([differences], dtype=np.float64), np.array(candidate_first, dtype=np.bool_)
+    spread, _ = rule.spread_of(x, order, sigma=np.array([noise.sigma]), nu=noise.df, scale=scale)
+    error = math.sqrt(max(float(spread.variance[0]), scale.least_sd**2) / len(differences))
+    half, mean = float(rule.quantile(tail, spread.df)[0]) * error, math.fsum(differences) / len(differences)
+    return Interval(mean, mean - half, mean + half)
 
 
 def log_margin(fraction: float, *, higher_is_better: bool) -> float:

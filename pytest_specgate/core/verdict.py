@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Literal
 
 from pydantic import PrivateAttr
 
@@ -29,6 +30,38 @@ class UnexpectedOutcomeError(AssertionError):
     """A test expected another outcome of its threshold."""
 
 
+class FactorVerdict(Stored):
+    """What became of one factor of a gated speed.
+
+    Attributes:
+        name: ``tokens per step``, ``steps per second`` or ``sequences decoding``.
+        reference: geometric mean of the reference arm.
+        candidate: likewise of the candidate.
+        change: raw change, a fraction.
+        change_low: lower end of its interval, descriptive; `None` where nothing is known of its noise.
+        change_high: upper end.
+        moved: whether a change was shown.
+    """
+
+    name: str
+    reference: float
+    candidate: float
+    change: float
+    change_low: float | None
+    change_high: float | None
+    moved: bool
+
+
+class CurveVerdict(Stored):
+    """What one load level of a curve shows; changes as in `Verdict`, with simultaneous intervals."""
+
+    at: Level
+    sign: Literal["better", "worse", "not shown"]
+    change: float | None
+    change_low: float | None
+    change_high: float | None
+
+
 class Verdict(Stored):
     """The judgement of one threshold.
 
@@ -39,10 +72,13 @@ class Verdict(Stored):
         threshold: its id within the gate, as ``c32-output_throughput-not_worse``.
         pair: candidate against reference, by name.
         metric: key in the metric table, or ``outputs_agree``.
-        at: load level.
-        kind: ``not_worse``, ``better`` or ``outputs_agree``.
-        limit: the raw change at the margin, a fraction: -0.15 for a throughput that may fall by 15 %; of
-            ``outputs_agree`` the least share of equal answers.
+        at: load level; of a curve the last one at which the candidate is claimed to be better.
+        kind: ``not_worse``, ``better``, ``equivalent``, ``at_least``, ``at_most``, ``faster_only_up_to`` or
+            ``outputs_agree``.
+        points: whether changes are in points of a share (as fractions) instead of relative to the reference.
+        limit: the raw change at the margin, a fraction: -0.15 for a throughput that may fall by 15 %; of limits the
+            limit in the metric's unit; of ``outputs_agree`` the least share of equal answers; `None` where there is
+            none.
         claim: what was to be shown, in words.
         outcome: the word.
         reason: code of the reason.
@@ -50,7 +86,8 @@ class Verdict(Stored):
         detail: further lines (both values of a field that differs, the end of a server log).
         reference: geometric mean over rounds of the reference arm, in the metric's unit; `None` when INVALID.
         candidate: likewise of the candidate arm.
-        ratios: signed log ratios by round, positive when the candidate is better.
+        ratios: signed differences by round, positive when the candidate is better: log ratios, or points.
+        values: of limits, the candidate's value in every boot, in the metric's unit.
         shares: of equal answers by round, for ``outputs_agree``, which has no ratios and no change.
         change: raw change of the candidate against the reference.
         change_low: lower end of its interval.
@@ -65,6 +102,15 @@ class Verdict(Stored):
         family: number m of thresholds of the gate that rest on an interval.
         order_effect: drift per boot, log units, when one was found.
         samples: of how many requests (gaps, steps, drafts) a boot's figure was taken, at least.
+        needs_rounds: how many rounds a new run needs in all, where this one could not decide; `None` where it did, or
+            where more than 20 would be asked.
+        smallest_margin: smallest margin that so many rounds and this noise can decide, a raw change as a fraction.
+        detectable: raw change that is called FAIL in four of five runs.
+        break_even_floor: largest declared floor under which these rounds would have been decided, a fraction, where
+            nothing is known of the noise.
+        factors: of a speed, where an arm speculates.
+        residual: log units: what the gated change has beside its factors.
+        curve: what each load level shows.
         flags: what a reader should know besides.
     """
 
@@ -74,7 +120,8 @@ class Verdict(Stored):
     metric: str
     at: Level
     kind: str
-    limit: float
+    points: bool = False
+    limit: float | None = None
     claim: str
     outcome: Outcome
     reason: str
@@ -84,6 +131,7 @@ class Verdict(Stored):
     candidate: float | None = None
     ratios: tuple[float, ...] = ()
     shares: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()
     change: float | None = None
     change_low: float | None = None
     change_high: float | None = None
@@ -97,6 +145,13 @@ class Verdict(Stored):
     family: int = 1
     order_effect: float | None = None
     samples: int | None = None
+    needs_rounds: int | None = None
+    smallest_margin: float | None = None
+    detectable: float | None = None
+    break_even_floor: float | None = None
+    factors: tuple[FactorVerdict, ...] = ()
+    residual: float | None = None
+    curve: tuple[CurveVerdict, ...] = ()
     flags: tuple[str, ...] = ()
 
     _accepted: frozenset[Outcome] = PrivateAttr(default=frozenset({Outcome.PASS}))
@@ -132,16 +187,17 @@ class Verdict(Stored):
         """Whether the test declared outcomes of its own."""
         return self._accepted != {Outcome.PASS}
 
-    @property
-    def kind_words(self) -> str:
-        """The kind of the claim in words: ``not worse than``, ``better than``."""
-        return f"{self.kind.replace('_', ' ')} than"
 
+def change_words(change: float, *, metric_name: str, points: bool = False) -> str:
+    """Name a raw change: the sign is that of the change, the word that of its direction.
 
-def change_words(change: float, *, metric_name: str) -> str:
-    """Name a raw change: the sign is that of the change, the word that of its direction."""
-    percent = round(100 * change, 1)
-    if percent == 0:
-        return "equal 0.0 %"
+    Args:
+        change: a fraction: of the reference's value, or points of a share.
+        metric_name: key in the metric table.
+        points: whether it is in points.
+    """
+    rounded, unit = round(100 * change, 1), "points" if points else "%"
+    if rounded == 0:
+        return f"equal 0.0 {unit}"
     better = (change > 0) == metric(metric_name).higher_is_better
-    return f"{'better' if better else 'worse'} {percent:+.1f} %"
+    return f"{'better' if better else 'worse'} {rounded:+.1f} {unit}"

@@ -29,14 +29,14 @@ def engine_lines(record: WindowRecord) -> Iterator[str]:
 
 
 def _engine_text(facts: Mapping[str, object]) -> str:
+    image = f", image {facts['image_digest']}" if facts.get("image_digest") else ""
     if facts.get("command"):
-        return str(facts["command"])
+        return f"{facts['command']}{image}"
     if facts.get("attached"):
         version = facts.get("version")
         return f"attached at {facts['attached']}, {f'vLLM {version}' if version else 'which does not tell its version'}"
     build = f"{facts.get('distribution')} {facts.get('version')}"
     kind = " (development install)" if facts.get("development") else ""
-    image = f", image {facts['image_digest']}" if facts.get("image_digest") else ""
     return f"{build}{kind}, torch {facts.get('torch')}, Python {facts.get('python')}{image}"
 
 

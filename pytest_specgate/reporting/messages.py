@@ -5,28 +5,22 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from pytest_specgate.core.arms import MAXIMUM_ROUNDS
-from pytest_specgate.core.confounds import differences_of, unproved_of
-from pytest_specgate.core.gate import OUTPUTS_AGREE
+from pytest_specgate.core.confounds import REASON as OTHER_DIFFERENCES
 from pytest_specgate.core.hosts import describe, facts_of, host_class, troubles
 from pytest_specgate.core.judge import identity_of, pair_problem
 from pytest_specgate.core.levels import level_label
-from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.quantities import bunched_sends
-from pytest_specgate.core.statistics import ALPHA_FAIL, ALPHA_PASS, raw_change
 from pytest_specgate.core.verdict import Outcome
-from pytest_specgate.reporting.differences import difference_lines
+from pytest_specgate.reporting.differences import differences_in_short, pair_differences
 from pytest_specgate.reporting.engines import build_lines, engine_lines
-from pytest_specgate.reporting.figures import percent, unit_text, value_text
-from pytest_specgate.reporting.outputs import output_lines
+from pytest_specgate.reporting.evidence import counted, evidence_lines, is_undecided, needs_lines
+from pytest_specgate.reporting.outputs import output_lines, outputs_in_short
 from pytest_specgate.reporting.prompts import prompts_text, speculation_caption
 from pytest_specgate.reporting.tables import (
     ArmBoots,
     load_table,
-    noise_line,
     pair_table,
     point_notes,
-    shares_text,
     speculation_table,
 )
 
@@ -64,36 +58,12 @@ def failure_text(verdict: Verdict, *, gate: Gate, record: WindowRecord, record_p
 def _evidence(verdict: Verdict, gate: Gate, record: WindowRecord) -> Iterator[str]:
     if verdict.outcome == Outcome.INVALID:
         yield from verdict.detail.splitlines()
+        yield outputs_in_short(gate.pair, record)
         return
     yield identity_of(gate.pair, record).sentence
-    if verdict.reference is not None and verdict.candidate is not None:
-        row = metric(verdict.metric)
-        reference, candidate = (value_text(row, value) for value in (verdict.reference, verdict.candidate))
-        yield (
-            f"{gate.pair.reference.name} {reference}, {gate.pair.candidate.name} {candidate} {unit_text(row)} "
-            f"(geometric means of {_counted(verdict.rounds, 'round')}; by round: {_by_round(verdict)})"
-        )
-    counted = verdict.kind == OUTPUTS_AGREE
-    yield f"equal answers by round: {shares_text(verdict)}" if counted else noise_line(verdict)
-    yield f"claim: {verdict.claim}"
-    if not counted:
-        yield _interval_line(verdict)
-    yield from output_lines([gate.pair], record)
-
-
-def _interval_line(verdict: Verdict) -> str:
-    shared = f"{_counted(verdict.looks, 'look')} and, for FAIL, {_counted(verdict.family, 'threshold')} of the gate"
-    levels = f"in all {100 * ALPHA_PASS:g} % for PASS and {100 * ALPHA_FAIL:g} % for FAIL"
-    return f"interval: one-sided bounds, {levels}, shared by {shared}"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count != 1 else ''}"
-
-
-def _by_round(verdict: Verdict) -> str:
-    higher = metric(verdict.metric).higher_is_better
-    return ", ".join(percent(raw_change(ratio, higher_is_better=higher)) for ratio in verdict.ratios)
+    yield from evidence_lines(verdict, gate)
+    yield f"engine-induced differences: {differences_in_short(gate.pair, record)}"
+    yield outputs_in_short(gate.pair, record)
 
 
 def _flag_lines(verdict: Verdict) -> list[str]:
@@ -106,9 +76,8 @@ def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_pa
         if boots:
             yield f"server of {arm.name}: {boots[-1].command}"
     yield f"record: {record_path}"
-    more = 0 if verdict.reason == "stopped" else min(MAXIMUM_ROUNDS, max(4, 2 * verdict.rounds_planned))
-    if verdict.outcome == Outcome.INCONCLUSIVE and more > verdict.rounds_planned:
-        yield f"more rounds narrow the interval: {again} --specgate-rounds={more}"
+    if is_undecided(verdict):
+        yield from needs_lines(verdict, again)
     elif verdict.outcome == Outcome.INVALID:
         yield f"run again: {again}"
     else:
@@ -131,13 +100,14 @@ def window_lines(
         if problem is not None:
             yield f"no figures ({problem.reason}): {problem.message}"
             yield from _indented(problem.detail.splitlines() if problem.reason == "profile-mismatch" else [])
+            yield from pair_differences(pair, record) if problem.reason == OTHER_DIFFERENCES else ()
             continue
         yield identity_of(pair, record).sentence
         verdicts = [verdict for entry in judged if entry.gate.pair == pair for verdict in entry.verdicts]
         yield pair_table(pair, record, verdicts)
         yield from point_notes(pair, record)
         yield from build_lines(pair, record)
-        yield from _other_differences(pair, record)
+        yield from pair_differences(pair, record)
     readable = _readable_boots(pairs, record)
     speculation = speculation_table(readable, record)
     if speculation:
@@ -147,22 +117,6 @@ def window_lines(
         yield from ("", "load and client, mean over boots", load)
     yield ""
     yield from _window_foot(record, pairs, readable, record_path=record_path)
-
-
-def _other_differences(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
-    """Say in what the servers of a pair differ besides what was declared, and what of the declaration is not proved."""
-    report = differences_of(pair, record)
-    if report is not None:
-        yield ""
-        yield f"differences of the servers of {pair.title}, by resolved configuration and start-up log"
-        yield from difference_lines(report, allowed=pair.allow_engine_differences)
-        unused = ", ".join(report.unused(pair.allow_engine_differences))
-        if unused:
-            yield f"allowed, but not found: {unused}"
-    for arm in pair.arms:
-        names = ", ".join(unproved_of(arm, record))
-        if names:
-            yield f"declared for {arm.name}, and not told by its server: {names}"
 
 
 def _readable_boots(pairs: Sequence[ArmPair], record: WindowRecord) -> list[ArmBoots]:
@@ -184,7 +138,7 @@ def _window_head(record: WindowRecord) -> Iterator[str]:
     order = " / ".join(" ".join(arms) for arms in rounds.values()) or "none"
     profile = record.profile
     state = "" if record.finished else ", UNFINISHED"
-    yield f"boots: {len(record.boots)} in {_counted(len(rounds), 'round')} ({order}){state}"
+    yield f"boots: {len(record.boots)} in {counted(len(rounds), 'round')} ({order}){state}"
     counts = ", ".join(f"{count} requests at {level_label(at)}" for at, count in profile.requests.items())
     yield f"load: {prompts_text(record)}, {profile.output_tokens} output tokens, {counts}"
     host = facts_of(record.host)
@@ -234,4 +188,4 @@ def outcome_line(verdicts: Sequence[Verdict], *, collected: int) -> str:
         expected = sum(verdict.expected and verdict.accepted for verdict in found)
         if found:
             texts.append(f"{len(found)} {word}{f' ({expected} of them expected)' if expected else ''}")
-    return f"{len(verdicts)} of {_counted(collected, 'threshold')} judged{': ' if texts else ''}{', '.join(texts)}"
+    return f"{len(verdicts)} of {counted(collected, 'threshold')} judged{': ' if texts else ''}{', '.join(texts)}"

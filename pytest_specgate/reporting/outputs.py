@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core import outputs
-from pytest_specgate.core.judge import first_point_problem
+from pytest_specgate.core.judge import first_point_problem, pair_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,6 +30,12 @@ def output_lines(pairs: Sequence[ArmPair], record: WindowRecord) -> Iterator[str
         return
     lines = [line for pair in pairs if (line := _line(pair, record)) is not None]
     yield from lines or [NOTHING_COMPARED]
+
+
+def outputs_in_short(pair: ArmPair, record: WindowRecord) -> str:
+    """Return the one line on the answers of a pair, whether it can be judged or not."""
+    readable = [] if pair_problem(pair, record) else [pair]
+    return next(output_lines(readable, record))
 
 
 def _line(pair: ArmPair, record: WindowRecord) -> str | None:

@@ -1,15 +1,19 @@
-"""Verdicts as flat name and value pairs, for junit."""
+"""Verdicts, and what else is known of their pairs, as flat name and value pairs, for junit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from pytest_specgate.core.gate import OUTPUTS_AGREE
-from pytest_specgate.core.levels import concurrency_of, level_label, rate_per_s
+from pytest_specgate.core.levels import concurrency_of, level_id, level_label, rate_per_s
 from pytest_specgate.core.metrics import metric
+from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, OUTPUTS_AGREE
 from pytest_specgate.names import OUTCOME_PROPERTY
+from pytest_specgate.reporting.differences import differences_in_short
+from pytest_specgate.reporting.outputs import outputs_in_short
 
 if TYPE_CHECKING:
+    from pytest_specgate.core.arms import ArmPair
+    from pytest_specgate.core.records import WindowRecord
     from pytest_specgate.core.verdict import Verdict
 
 Property: TypeAlias = tuple[str, str | float | int]
@@ -43,13 +47,25 @@ def properties(verdict: Verdict) -> list[Property]:
         ("specgate_noise_sd", verdict.sd),
         ("specgate_noise_df", verdict.df),
         ("specgate_noise_source", verdict.noise or None),
+        ("specgate_needs_rounds", verdict.needs_rounds),
+        ("specgate_smallest_margin", verdict.smallest_margin),
+        *((f"specgate_{factor.name.replace(' ', '_')}_change", factor.change) for factor in verdict.factors),
+        *((f"specgate_{level_id(point.at)}", f"{point.sign}") for point in verdict.curve),
     )
     return [(name, value) for name, value in candidates if value is not None]
 
 
+def pair_properties(pair: ArmPair, record: WindowRecord) -> list[Property]:
+    """Return what stands beside every verdict of a pair: in what its servers differ, whether answers were compared."""
+    return [
+        ("specgate_engine_differences", differences_in_short(pair, record)),
+        ("specgate_outputs", outputs_in_short(pair, record)),
+    ]
+
+
 def _unit(verdict: Verdict) -> str:
-    """Return the ending that names a metric's unit; answers that are compared have none."""
-    if verdict.kind == OUTPUTS_AGREE:
+    """Return the ending that names a metric's unit; answers that are compared, and curves, have none."""
+    if verdict.kind in {OUTPUTS_AGREE, FASTER_ONLY_UP_TO}:
         return ""
     row = metric(verdict.metric)
     return row.stored_key.removeprefix(row.name)

@@ -10,11 +10,13 @@ from tabulate import tabulate
 
 from pytest_specgate.core import counters, statistics, validity
 from pytest_specgate.core.errors import ScrapeError
-from pytest_specgate.core.gate import OUTPUTS_AGREE
 from pytest_specgate.core.judge import first_point_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import HEADLINE, Measured, measure, metric
+from pytest_specgate.core.noise import floor_of
 from pytest_specgate.core.speculation import pool
+from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, OUTPUTS_AGREE
+from pytest_specgate.core.units import amount_text
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.figures import number, span, unit_text, value_text
 
@@ -55,7 +57,7 @@ def _point_rows(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict]
     if problem is not None:
         yield [level_label(at), f"not judged ({problem.reason}), see below", "-", "-", "-", "-", "-", Outcome.INVALID]
         return
-    gated = [verdict.metric for verdict in here if verdict.kind != OUTPUTS_AGREE]
+    gated = [verdict.metric for verdict in here if verdict.kind != OUTPUTS_AGREE and metric(verdict.metric).gated]
     for place, name in enumerate(dict.fromkeys((*HEADLINE, *gated))):
         label = level_label(at) if place == 0 else ""
         yield [label, *_row(pair, record, [verdict for verdict in here if verdict.metric == name], name=name, at=at)]
@@ -132,10 +134,20 @@ def _outcome(verdict: Verdict) -> str:
 
 
 def claim_text(verdict: Verdict) -> str:
-    """Return a threshold's claim in few words: ``not worse than -15 %``."""
+    """Return a threshold's claim in few words: ``not worse than -15 %``, ``at most 200 ms``."""
+    if verdict.kind == FASTER_ONLY_UP_TO:
+        return f"better only up to {level_label(verdict.at)}"
+    words = verdict.kind.replace("_", " ")
+    if verdict.limit is None:
+        return words
     if verdict.kind == OUTPUTS_AGREE:
         return f"at least {100 * verdict.limit:.4g} %"
-    return f"{verdict.kind_words} {100 * verdict.limit:+.4g} %"
+    if verdict.kind in {"at_least", "at_most"}:
+        return f"{words} {amount_text(metric(verdict.metric).unit, verdict.limit)}"
+    unit = "points" if verdict.points else "%"
+    if verdict.kind == "equivalent":
+        return f"within ±{100 * abs(verdict.limit):.4g} {unit}"
+    return f"{words} than {100 * verdict.limit:+.4g} {unit}"
 
 
 def shares_text(verdict: Verdict) -> str:
@@ -250,6 +262,6 @@ def noise_line(verdict: Verdict) -> str:
         return f"noise: {verdict.noise or 'unknown'}"
     ratio = "" if verdict.f_ratio is None else f", own/declared variance {verdict.f_ratio:.2f}"
     return (
-        f"noise: sd of a round {100 * verdict.sd:.2g} % (floor {100 * statistics.floor_of(verdict.sd):.2g} %), "
+        f"noise: sd of a round {100 * verdict.sd:.2g} % (floor {100 * floor_of(verdict.sd):.2g} %), "
         f"df {verdict.df:g}: {verdict.noise}{ratio}"
     )

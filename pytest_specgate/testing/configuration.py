@@ -107,7 +107,7 @@ def _scheduler_config(arguments: ServerArguments) -> dict[str, Any]:
         "max_num_seqs": arguments.max_num_seqs,
         "enable_chunked_prefill": True,
         "policy": "fcfs",
-        "async_scheduling": True,
+        "async_scheduling": arguments.speculation is None or not arguments.fake.sync_under_speculation,
         "stream_interval": 1,
     }
 

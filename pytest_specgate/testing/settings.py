@@ -74,6 +74,9 @@ class FakeSettings(BaseModel):
     ready_after_s: NonNegativeFloat = 0.0
     """Seconds after the port listens in which completions are answered with HTTP 503; the model is listed already."""
 
+    sync_under_speculation: bool = False
+    """Under speculation `/server_info` tells synchronous scheduling: a difference that nobody declared."""
+
     report_k: PositiveInt | None = None
     """The `num_speculative_tokens` that `/server_info` claims while speculation is on; `None`: the truth."""
 

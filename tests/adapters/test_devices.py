@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_specgate.adapters import devices
 from pytest_specgate.adapters.devices import DeviceUser, NvidiaMemory, refuse_busy, require_released
 from pytest_specgate.core.errors import ServerError, ServerStartError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 GIB = 2**30
 
@@ -96,35 +98,45 @@ class NvidiaError(Exception):
 
 
 class Library(types.ModuleType):
-    """NVIDIA's library as far as it is used: two devices, of which the second one is called GPU-b, too."""
+    """NVIDIA's library as far as it is used: two devices with ids, the second one with a part of its own.
 
-    def __init__(self, *, broken: str = "", second_form: bool = True) -> None:
+    Args:
+        failing: the name of a function that fails, without its ``nvml``.
+        second_form: whether the driver tells what it keeps for itself.
+    """
+
+    def __init__(self, *, failing: str = "", second_form: bool = True) -> None:
         super().__init__("pynvml")
-        self.broken = broken
         self.second_form = second_form
         self.open = 0
-        names: dict[str, Any] = {"Init": self._init, "Shutdown": self._shutdown, "DeviceGetMemoryInfo": self._memory}
-        names |= {"DeviceGetHandleByIndex": self._by_index, "DeviceGetHandleByUUID": {"GPU-b": 1}.__getitem__}
-        names |= {"DeviceGetCount": lambda: 2, "DeviceGetComputeRunningProcesses": self._processes}
-        vars(self).update(
-            {f"nvml{name}": value for name, value in names.items()}, nvmlMemory_v2=2, NVMLError=NvidiaError
-        )
+        functions: dict[str, Callable[..., Any]] = {
+            "Init": lambda: self._opened(1),
+            "Shutdown": lambda: self._opened(-1),
+            "DeviceGetCount": lambda: 2,
+            "DeviceGetHandleByIndex": lambda index: index,
+            "DeviceGetUUID": ["GPU-1234abcd-0", "GPU-1299abcd-0"].__getitem__,
+            "DeviceGetHandleByUUID": self._by_uuid,
+            "DeviceGetMemoryInfo": self._memory,
+            "DeviceGetComputeRunningProcesses": self._processes,
+        }
+        if failing:
+            functions[failing] = self._fail
+        vars(self).update({f"nvml{name}": value for name, value in functions.items()})
+        vars(self).update(nvmlMemory_v2=2, NVMLError=NvidiaError)
 
-    def _init(self) -> None:
-        if self.broken == "driver":
-            raise NvidiaError
-        self.open += 1
+    def _fail(self, *_: Any) -> None:
+        raise NvidiaError("GPU is lost")
 
-    def _shutdown(self) -> None:
-        self.open -= 1
+    def _opened(self, change: int) -> None:
+        self.open += change
 
-    def _by_index(self, index: int) -> int:
-        if index > 1:
-            raise NvidiaError
-        return index
+    def _by_uuid(self, uuid: str) -> int:
+        if uuid != "MIG-5":
+            raise NvidiaError("not found")
+        return 5
 
     def _memory(self, handle: int, version: int = 1) -> Any:
-        if self.broken == "memory" or (version == 2 and not self.second_form):
+        if version == 2 and not self.second_form:
             raise NvidiaError
         return types.SimpleNamespace(used=handle * 1000 + version)
 
@@ -140,46 +152,122 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return library
 
 
-def test_memory_and_users_are_asked_of_the_library(library: Library) -> None:
+@pytest.fixture
+def said() -> list[str]:
+    """What the user was told."""
+    return []
+
+
+@pytest.fixture
+def with_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this machine have files of GPUs."""
+    (tmp_path / "nvidia0").touch()
+    monkeypatch.setattr(devices, "_DEVICE_FILES", tmp_path)
+
+
+@pytest.fixture
+def without_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this machine have neither files of GPUs nor their tool."""
+    (tmp_path / "nvidiactl").touch()
+    monkeypatch.setattr(devices, "_DEVICE_FILES", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def test_memory_and_users_are_asked_of_the_library(library: Library, said: list[str]) -> None:
     """By device, without what the driver keeps for itself; the library is closed after each question."""
-    memory = NvidiaMemory()
+    memory = NvidiaMemory(say=said.append)
 
     assert memory.used_bytes() == {"0": 2, "1": 1002}
     assert memory.users() == (DeviceUser("0", 10, 5), DeviceUser("1", 11, None))
-    assert library.open == 0
+    assert (library.open, said) == (0, [])
 
 
 @pytest.mark.parametrize("library", [{"second_form": False}], indirect=True)
-def test_older_drivers_are_asked_in_their_way(library: Library) -> None:
+def test_older_drivers_are_asked_in_their_way(library: Library, said: list[str]) -> None:
     """A driver that does not tell what it keeps for itself still tells what is used."""
-    assert NvidiaMemory().used_bytes() == {"0": 1, "1": 1001}
+    assert NvidiaMemory(say=said.append).used_bytes() == {"0": 1, "1": 1001}
 
 
-def test_only_named_devices_are_looked_at(library: Library) -> None:
-    """By index or id, as in CUDA_VISIBLE_DEVICES."""
-    assert NvidiaMemory("1").used_bytes() == {"1": 1002}
-    assert NvidiaMemory("GPU-b, 0").used_bytes() == {"GPU-b": 1002, "0": 2}
-    assert NvidiaMemory("").used_bytes() == {}
+@pytest.mark.parametrize(
+    ("names", "used"),
+    [
+        (["1"], {"1": 1002}),
+        (["GPU-1299", "0"], {"GPU-1299": 1002, "0": 2}),
+        (["GPU-1234abcd-0"], {"GPU-1234abcd-0": 2}),
+        (["MIG-5"], {"MIG-5": 5002}),
+        ([], {}),
+    ],
+    ids=["number", "short-id", "id", "part", "none"],
+)
+def test_only_named_devices_are_looked_at(
+    library: Library, said: list[str], names: list[str], used: dict[str, int]
+) -> None:
+    """By number or id, which may be cut short, as in CUDA_VISIBLE_DEVICES."""
+    memory = NvidiaMemory(names, say=said.append)
+
+    assert (memory.used_bytes(), memory.unknown_device()) == (used, None)
 
 
-@pytest.mark.parametrize("library", [{"broken": "driver"}, {"broken": "memory"}], indirect=True)
-def test_a_library_that_fails_means_unknown(library: Library) -> None:
-    """No driver, or a driver that answers nothing, is no error."""
-    memory = NvidiaMemory()
+@pytest.mark.parametrize("name", ["7", "GPU-9", "GPU-12", "gpu0", "cuda:0", "", "MIG-6"])
+def test_a_device_that_does_not_exist_is_told(library: Library, said: list[str], name: str, with_gpus: None) -> None:
+    """CUDA would not complain of a wrong name, and nobody would know that nothing was checked."""
+    memory = NvidiaMemory(["0", name], say=said.append)
 
-    assert memory.used_bytes() is None
+    assert memory.unknown_device() == f"this machine has no device {name}, only 0, 1"
+    assert (memory.used_bytes(), memory.users()) == (None, ())
+    assert [line.rpartition(": ")[2] for line in said] == [f"this machine has no device {name}, only 0, 1"]
+
+
+@pytest.mark.parametrize(
+    "library", [{"failing": "Init"}, {"failing": "DeviceGetCount"}, {"failing": "DeviceGetMemoryInfo"}], indirect=True
+)
+def test_memory_that_cannot_be_read_is_told_once(library: Library, said: list[str], with_gpus: None) -> None:
+    """A driver that answers nothing stops no run, but it is known that nothing was checked."""
+    memory = NvidiaMemory(say=said.append)
+
+    assert [memory.used_bytes(), memory.used_bytes(), memory.unknown_device()] == [None] * 3
+    assert said == ["this machine has GPUs, but it cannot be checked whether their memory is free: GPU is lost"]
     assert library.open == 0
 
 
-def test_a_device_that_does_not_exist_means_unknown(library: Library) -> None:
-    """A wrong number is for the engine to complain of."""
-    assert NvidiaMemory("5").used_bytes() is None
-    assert NvidiaMemory("5").users() == ()
+def test_gpus_without_the_extra_are_told_once(
+    said: list[str], with_gpus: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Facts come from the tool of the driver then; memory is not checked, and the remedy is named."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    memory = NvidiaMemory(["0"], say=said.append)
+
+    assert [memory.used_bytes(), memory.users(), memory.used_bytes()] == [None, (), None]
+    assert said == [
+        "this machine has GPUs, but it cannot be checked whether their memory is free: install the extra `nvidia`"
+    ]
 
 
-def test_without_the_library_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tool_of_the_driver_is_a_sign_of_gpus(
+    said: list[str], without_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some systems have no such files."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    tool = tmp_path / "nvidia-smi"
+    tool.touch()
+    tool.chmod(0o755)
+    NvidiaMemory(say=said.append).used_bytes()
+
+    assert len(said) == 1
+
+
+def test_without_gpus_there_is_nothing_to_tell(
+    said: list[str], without_gpus: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Most machines have no such device, and do not install the extra."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
+    memory = NvidiaMemory(["0"], say=said.append)
 
-    assert NvidiaMemory().used_bytes() is None
-    assert NvidiaMemory().users() == ()
+    assert (memory.used_bytes(), memory.users(), memory.unknown_device(), said) == (None, (), None, [])
+
+
+def test_a_job_without_devices_asks_nobody(said: list[str], with_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever hides all of them runs on CPU."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+
+    assert (NvidiaMemory([], say=said.append).used_bytes(), said) == ({}, [])

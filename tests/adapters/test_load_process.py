@@ -269,6 +269,7 @@ from pytest_specgate.core.profile import RequestProfile
 
 class Target:
     url = sys.argv[1]
+    attached = True
 
 print("started", flush=True)
 profile = RequestProfile(input_tokens=8, output_tokens=2, requests={2: 4}, client_processes=2)
@@ -319,7 +320,11 @@ def test_no_process_outlives_its_parent(
 
 def test_a_process_that_gets_no_start_leaves_with_its_parent(nobody: Target) -> None:
     """A process whose parent goes away before the point starts does not wait for it."""
-    with load_process._tickets(()) as tickets, load_process._child(tickets) as child:
+    with (
+        load_process._tickets(()) as tickets,
+        load_process._stop_line() as (stopping, _),
+        load_process._child(tickets, stopping) as child,
+    ):
         load_process._say(child, load_process._job(share_of(nobody.url)))
         assert child.stdout is not None
         ready = child.stdout.readline()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -90,7 +92,7 @@ def test_a_job_that_waited_too_long_fails_clearly(holder: subprocess.Popen[str],
             pass
 
         assert str(caught.value).startswith(f"this machine was in use for {wait_s:g} s by pid {holder.pid} since 20")
-        assert str(caught.value).endswith("): run it later, or wait longer")
+        assert str(caught.value).endswith("): run it later, or raise --specgate-lock-wait")
 
 
 def test_no_waiting_is_announced_where_there_is_none(make_lock: MakeLock, said: list[str]) -> None:
@@ -117,14 +119,132 @@ def test_the_lock_file_names_its_holder_while_it_is_held(
     make_lock: MakeLock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Process, command without secrets, and since when; afterwards nobody. Nobody else may read it."""
-    monkeypatch.setattr(sys, "argv", ["pytest", "--api-key", "open-sesame"])
+    monkeypatch.setattr(sys, "argv", ["pytest", "--api-key", "open sesame"])
     with make_lock():
-        (path,) = (tmp_path / "locks").iterdir()
+        (path,) = (tmp_path / "locks").glob("*-machine.lock")
         job = json.loads(path.read_text())
         mode = path.stat().st_mode & 0o777
 
-    assert (job["pid"], job["command"], mode) == (os.getpid(), "pytest --api-key [redacted]", 0o600)
-    assert path.read_text() == ""
+    assert (job["pid"], job["command"], mode) == (os.getpid(), "pytest --api-key '[redacted]'", 0o600)
+    assert [file.read_text() for file in path.parent.iterdir()] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--specgate-engine-env=A_KEY=own B='own c'", "x"], "--specgate-engine-env=... x"),
+        (["--specgate-engine-args", "--api-key own", "x"], "--specgate-engine-args ... x"),
+        (["-o", "specgate_engine_command=serve --api-key own"], "-o specgate_engine_command=..."),
+        (["--override-ini=specgate_engine_env=A_KEY=own"], "--override-ini=specgate_engine_env=..."),
+        (["--specgate-devices=0", "--api-key=own x"], "--specgate-devices=0 '--api-key=[redacted]'"),
+    ],
+)
+def test_what_servers_are_given_is_in_no_lock_file(
+    make_lock: MakeLock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], shown: str
+) -> None:
+    """Whoever waits needs to know which job it is, not its keys."""
+    monkeypatch.setattr(sys, "argv", ["pytest", *words])
+    with make_lock():
+        (path,) = (tmp_path / "locks").glob("*-machine.lock")
+        command = json.loads(path.read_text())["command"]
+
+    assert command == f"pytest {shown}"
+
+
+@pytest.fixture
+def forked() -> Iterator[Callable[[], int]]:
+    """A function that forks this process; the forks only sleep."""
+    pids: list[int] = []
+
+    def fork() -> int:
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(600)
+            os._exit(0)
+        pids.append(pid)
+        return pid
+
+    yield fork
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+@pytest.mark.parametrize("devices", [None, "0,1"])
+def test_a_fork_of_the_holder_does_not_keep_the_lock(
+    make_lock: MakeLock, forked: Callable[[], int], devices: str | None
+) -> None:
+    """What a user's test forks may live for long: the lock is free when its holder has given it back."""
+    with make_lock(devices):
+        forked()
+    with make_lock():
+        pass
+
+
+def test_a_fork_of_a_killed_holder_does_not_keep_the_lock(make_lock: MakeLock, tmp_path: Path) -> None:
+    """Nobody gave the lock back, and still its end is that of its holder."""
+    source = HOLDS.replace("import sys, time", "import os, sys, time").replace(
+        "    time.sleep(600)", "    print(os.fork(), flush=True)\n    time.sleep(600)"
+    )
+    command = [sys.executable, "-c", source, str(tmp_path / "locks")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.kill()
+        process.wait(PATIENCE_S)
+        try:
+            with make_lock():
+                pass
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+    assert lines[0] == "held\n"
+
+
+def test_a_fork_gives_nothing_back(make_lock: MakeLock) -> None:
+    """The end of its copy of the block leaves the lock to its parent."""
+    lock = make_lock()
+    with lock:
+        pid = os.fork()
+        if pid == 0:
+            lock.__exit__(None, None, None)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        with pytest.raises(ServerStartError), make_lock():
+            pass
+
+
+def test_devices_do_not_begin_anew_while_somebody_waits_for_all_of_them(make_lock: MakeLock) -> None:
+    """Jobs that take turns on a device would never leave the machine to whoever needs it as a whole."""
+    waits, go_on, held = threading.Event(), threading.Event(), threading.Event()
+
+    def whole() -> None:
+        with make_lock(wait_s=PATIENCE_S, say=lambda _: waits.set()):
+            held.set()
+            go_on.wait(PATIENCE_S)
+
+    thread = threading.Thread(target=whole)
+    with make_lock("0"):
+        thread.start()
+        assert waits.wait(PATIENCE_S)
+        with pytest.raises(ServerStartError) as caught, make_lock("1"):
+            pass
+    assert held.wait(PATIENCE_S)
+    go_on.set()
+    thread.join(PATIENCE_S)
+    with make_lock("1"):
+        pass
+
+    assert "), which waits for all of it: run it later" in str(caught.value)
+
+
+def test_who_gives_up_waiting_for_the_machine_leaves_the_queue(make_lock: MakeLock) -> None:
+    """Others may begin again."""
+    with make_lock("0"):
+        with pytest.raises(ServerStartError), make_lock(wait_s=0.3):
+            pass
+        with make_lock("1"):
+            pass
 
 
 def test_a_holder_may_take_its_lock_again(make_lock: MakeLock) -> None:
@@ -178,7 +298,7 @@ def test_all_holders_of_devices_are_named(make_lock: MakeLock) -> None:
 def test_a_holder_that_does_not_say_who_it_is_still_holds(make_lock: MakeLock, tmp_path: Path) -> None:
     """A file that somebody emptied breaks no sentence."""
     with make_lock():
-        (path,) = (tmp_path / "locks").iterdir()
+        (path,) = (tmp_path / "locks").glob("*-machine.lock")
         for text in ("", "[]", "{}"):
             path.write_text(text)
             with pytest.raises(ServerStartError, match="by a job that does not say who it is: "), make_lock():

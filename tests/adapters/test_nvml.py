@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import types
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_specgate.adapters import nvml
-from pytest_specgate.adapters.nvml import NvmlReader, SmiReader, gpu_facts, throttling
-from pytest_specgate.core.hosts import facts_of, host_class, inapplicable, known, stored
+from pytest_specgate.adapters.nvml import NvmlReader, SmiReader, gpu_facts, gpu_reader, nvml_library, throttling
+from pytest_specgate.core.hosts import facts_of, host_class, inapplicable, known, stored, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 TOTAL = 143_771 * 2**20
 USED = 4 * 2**20
 
-STABLE_ROW = "NVIDIA H200, 570.86.15, 143771, 700.00, 1980, Disabled, Enabled, GPU-{0}"
-VOLATILE_ROW = "4, 31, 1980, 0x0000000000000004"
+STABLE_ROW = "NVIDIA H200, 570.86.15, 143771, 700.00, 1980, Disabled, Enabled, {0}, GPU-{0}"
+VOLATILE_ROW = "4, 31, 1980, 0x0000000000000004, {0}, GPU-{0}"
 
 FACTS: dict[str, Any] = {
     "gpus": ["NVIDIA H200", "NVIDIA H200"],
@@ -37,7 +39,9 @@ FACTS: dict[str, Any] = {
     "gpu_clocks_mhz": [1980, 1980],
     "gpu_throttling": ["power cap", "power cap"],
     "gpu_processes": [1, 0],
+    "gpu_devices": ["0", "1"],
 }
+OF_THE_READER = ("gpu_reader", "gpu_throttled_s")
 
 
 class NvmlError(Exception):
@@ -52,12 +56,22 @@ class LibraryNotFoundError(NvmlError):
     """No driver on this machine."""
 
 
+COMPUTED = {
+    "nvmlInit",
+    "nvmlShutdown",
+    "nvmlDeviceGetHandleByIndex",
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetComputeRunningProcesses",
+}
+
+
 class FakeLibrary:
     """The functions of ``pynvml`` that are used, for some H200.
 
     Args:
         gpus: number of GPUs.
         failing: errors by name of function.
+        answers: of further functions and constants, or other ones.
     """
 
     NVMLError = NvmlError
@@ -66,7 +80,7 @@ class FakeLibrary:
     NVML_CLOCK_SM = 1
     NVML_TEMPERATURE_GPU = 0
 
-    def __init__(self, *, gpus: int = 2, failing: Mapping[str, NvmlError] | None = None) -> None:
+    def __init__(self, *, gpus: int = 2, failing: Mapping[str, Exception] | None = None, **answers: Any) -> None:
         self.opened = 0
         self._failing = failing or {}
         self._answers: dict[str, Any] = {
@@ -82,9 +96,12 @@ class FakeLibrary:
             "nvmlDeviceGetClockInfo": 1980,
             "nvmlDeviceGetCurrentClocksThrottleReasons": 0x5,
         }
+        self._answers |= answers
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *arguments: self._call(name, arguments)
+        if name.startswith("nvml") and name not in {*self._answers, *self._failing, *COMPUTED}:
+            raise AttributeError(name)
+        return self._answers[name] if name.startswith("NVML_") else lambda *arguments: self._call(name, arguments)
 
     def _call(self, name: str, arguments: tuple[Any, ...]) -> Any:
         if name in self._failing:
@@ -94,9 +111,12 @@ class FakeLibrary:
             return None
         if name == "nvmlDeviceGetHandleByIndex":
             return arguments[0]
+        if name == "nvmlDeviceGetUUID":
+            return f"GPU-{arguments[0]}"
         if name == "nvmlDeviceGetComputeRunningProcesses":
-            return ["process"] if arguments[0] == 0 else []
-        return self._answers[name]
+            return [types.SimpleNamespace(pid=pid) for pid in ((1, os.getpid()) if arguments[0] == 0 else ())]
+        answer = self._answers[name]
+        return answer(*arguments) if callable(answer) else answer
 
 
 @pytest.fixture
@@ -116,8 +136,8 @@ def tool(tmp_path: Path) -> Any:
 
 
 def told(facts: dict[str, Fact]) -> dict[str, Any]:
-    """Return facts as a record stores them."""
-    return stored(facts)
+    """Return facts as a record stores them, without what tells of their reader."""
+    return stored({name: fact for name, fact in facts.items() if name not in OF_THE_READER})
 
 
 def two(row: str) -> str:
@@ -135,7 +155,8 @@ def test_the_library_tells_everything() -> None:
 
 def test_the_tool_tells_the_same(tool: Any) -> None:
     """A machine is of one class, whichever reader it has."""
-    facts = SmiReader(tool(two(STABLE_ROW), two(VOLATILE_ROW), "GPU-0, 4711")).read()
+    ours = f"GPU-0, {os.getpid()}"
+    facts = SmiReader(tool(two(STABLE_ROW), two(VOLATILE_ROW), f"GPU-0, 1\n{ours}")).read()
 
     assert told(facts) == FACTS
     assert host_class(facts_of(told(facts))) == host_class(facts_of(told(NvmlReader(FakeLibrary()).read())))
@@ -147,7 +168,7 @@ def test_what_a_gpu_does_not_have_is_not_applicable(tool: Any) -> None:
     absent = {"nvmlDeviceGetMigMode": NotSupportedError("no"), "nvmlDeviceGetEccMode": NotSupportedError("no")}
     by_library = NvmlReader(FakeLibrary(failing=absent)).read()
     by_tool = SmiReader(
-        tool("RTX 4090, 570, 24564, 450.00, 3105, [N/A], [Not Supported], GPU-0", "1, 2, 3, [N/A]")
+        tool("RTX 4090, 570, 24564, 450.00, 3105, [N/A], [Not Supported], 0, GPU-0", "1, 2, 3, [N/A], 0, GPU-0")
     ).read()
 
     for facts in (by_library, by_tool):
@@ -223,7 +244,7 @@ def test_a_tool_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_field_that_the_tool_does_not_know_costs_no_other(tool: Any) -> None:
     """What changes by itself is asked apart, and a word in place of a number is unknown."""
-    facts = SmiReader(tool(STABLE_ROW.replace("1980", "fast"), "bad field", "bad, table, here")).read()
+    facts = SmiReader(tool(STABLE_ROW.replace("1980", "fast").format(0), "bad field", "bad, table, here")).read()
 
     assert facts["gpus"] == known(["NVIDIA H200"])
     assert facts["gpu_clock_limits_mhz"].state == "unknown"
@@ -232,10 +253,18 @@ def test_a_field_that_the_tool_does_not_know_costs_no_other(tool: Any) -> None:
 
 @pytest.mark.parametrize(
     ("mask", "text"),
-    [(0, ""), (1, ""), (0x4, "power cap"), (0x48, "hardware slowdown, hardware thermal slowdown"), (2**40, "")],
+    [
+        (0, ""),
+        (1, ""),
+        (0x2, ""),
+        (0x100, ""),
+        (0x4, "power cap"),
+        (0x48, "hardware slowdown, hardware thermal slowdown"),
+        (2**40, ""),
+    ],
 )
 def test_reasons_for_a_low_clock_are_named(mask: int, text: str) -> None:
-    """An idle GPU is not throttled."""
+    """An idle GPU is not throttled, and clocks that its owner has set are no trouble."""
     assert throttling(mask) == text
 
 
@@ -250,7 +279,7 @@ def test_the_library_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_tool_is_asked_where_there_is_no_library(tool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver brings it along."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    monkeypatch.setenv("PATH", tool(STABLE_ROW).rpartition("/")[0] + ":/usr/bin:/bin")
+    monkeypatch.setenv("PATH", tool(two(STABLE_ROW)).rpartition("/")[0] + ":/usr/bin:/bin")
 
     assert gpu_facts()["gpu_driver"] == known("570.86.15")
 
@@ -261,6 +290,104 @@ def test_a_machine_without_either_has_no_gpus(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert gpu_facts() == {"gpus": inapplicable("no NVIDIA driver")}
+
+
+@pytest.mark.parametrize(("devices", "name"), [(["1"], "1"), (["GPU-1"], "GPU-1")], ids=["number", "id"])
+def test_only_the_devices_of_the_job_are_described(tool: Any, devices: list[str], name: str) -> None:
+    """Two jobs side by side: the other's device is in use, and nothing of that is said to this one."""
+    by_library = NvmlReader(FakeLibrary(), devices=devices).read()
+    by_tool = SmiReader(tool(two(STABLE_ROW), two(VOLATILE_ROW), "GPU-0, 1"), devices=devices).read()
+
+    for facts in (by_library, by_tool):
+        assert facts["gpus"] == known(["NVIDIA H200"])
+        assert (facts["gpu_devices"], facts["gpu_processes"]) == (known([name]), known([0]))
+        assert facts["gpu_throttling"] == known(["power cap"])
+
+
+def test_a_device_that_is_not_there_is_an_error_of_the_facts(tool: Any) -> None:
+    """Neither those of another device nor none: its name is said."""
+    by_library = NvmlReader(FakeLibrary(), devices=["0", "7"]).read()
+    by_tool = SmiReader(tool(two(STABLE_ROW), two(VOLATILE_ROW)), devices=["0", "7"]).read()
+
+    for facts in (by_library, by_tool):
+        assert {name: fact.state for name, fact in facts.items()} == {"gpus": "error"}
+        assert facts["gpus"].why == "this machine has no device 7, only 0, 1"
+
+
+def test_a_record_tells_who_read_the_gpus(tool: Any) -> None:
+    """The tool of the driver does not tell whether memory is free, so nothing was checked."""
+    assert NvmlReader(FakeLibrary()).read()["gpu_reader"] == known("NVML")
+    assert SmiReader(tool(two(STABLE_ROW))).read()["gpu_reader"] == known("nvidia-smi")
+
+
+def test_a_library_that_renamed_a_function_is_asked_by_its_new_name() -> None:
+    """The old one may be gone; where neither is there, that one fact is an error, and nothing else."""
+    new: dict[str, Any] = {"nvmlDeviceGetCurrentClocksEventReasons": 0x8}
+    library = FakeLibrary(**new)
+    neither = FakeLibrary()
+    del neither._answers["nvmlDeviceGetCurrentClocksThrottleReasons"]
+    facts = NvmlReader(neither).read()
+
+    assert NvmlReader(library).read()["gpu_throttling"] == known(["hardware slowdown"] * 2)
+    assert (facts["gpu_throttling"].state, facts["gpus"].state) == ("error", "value")
+
+
+@pytest.mark.parametrize("name", ["nvmlInit", "nvmlDeviceGetCount", "nvmlShutdown", "nvmlDeviceGetEccMode"])
+def test_whatever_the_library_does_ends_no_measurement(name: str) -> None:
+    """Errors that are none of its own, too: a version that lacks a function, or a library that was replaced."""
+    facts = NvmlReader(FakeLibrary(failing={name: RuntimeError("version mismatch")})).read()
+
+    assert {fact.why for fact in facts.values() if fact.state == "error"} <= {"version mismatch"}
+
+
+def test_a_package_that_warns_when_it_is_imported_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The older package of that name says that it is old; runs with warnings as errors are measured all the same."""
+    (tmp_path / "pynvml.py").write_text("import warnings\nwarnings.warn('old', FutureWarning)\nVALUE = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = nvml_library()
+    monkeypatch.delitem(sys.modules, "pynvml")
+
+    assert found.VALUE == 1
+
+
+def test_a_package_that_cannot_be_imported_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong in it: the tool of the driver is asked instead."""
+    (tmp_path / "pynvml.py").write_text("raise OSError('no shared object')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert gpu_reader() is None
+    with pytest.raises(ImportError, match=r"^pynvml cannot be imported: no shared object$"):
+        nvml_library()
+
+
+def test_clocks_that_were_held_down_under_load_are_known_afterwards() -> None:
+    """A GPU is idle when it is read, before a boot and after it: what it counts meanwhile tells of the load."""
+    counted = {0: 5_000_000_000, 1: 7}
+
+    def status(gpu: int, policy: int) -> Any:
+        if policy > 1:
+            raise NotSupportedError
+        return types.SimpleNamespace(violationTime=counted[policy] if gpu == 0 else 0)
+
+    policies = {"POWER": 0, "THERMAL": 1, "BOARD_LIMIT": 3}
+    constants: dict[str, Any] = {f"NVML_PERF_POLICY_{name}": number for name, number in policies.items()}
+    reader = NvmlReader(FakeLibrary(nvmlDeviceGetViolationStatus=status, **constants))
+    first = reader.read()
+    counted |= {0: 7_500_000_000, 1: 3}
+    second = reader.read()
+
+    assert first["gpu_throttled_s"] == unknown("counted from this reading on")
+    assert second["gpu_throttled_s"] == known([{"power": 2.5, "temperature": 0.0}, {"power": 0.0, "temperature": 0.0}])
+
+
+def test_a_gpu_that_counts_no_time_is_not_said_to_be_well() -> None:
+    """Not applicable is no zero."""
+    assert NvmlReader(FakeLibrary()).read()["gpu_throttled_s"] == inapplicable("not supported")
 
 
 def test_another_reader_can_be_given() -> None:

@@ -127,7 +127,7 @@ def _config(pages: HttpPages, server: Server) -> object:
 
 
 def _tokenize(pages: HttpPages, server: Server) -> object:
-    return pages.tokenize(server, "a text")
+    return pages.tokenize(server, "a text", {})
 
 
 def _tokenize_chat(pages: HttpPages, server: Server) -> object:
@@ -228,7 +228,7 @@ def test_an_answer_without_tokens_is_an_error(stub: Stub, pages: HttpPages, body
     stub.on("/tokenize", stub.json(body))
 
     with pytest.raises(ScrapeError, match="/tokenize answered without tokens"):
-        pages.tokenize(stub.target, "a text")
+        pages.tokenize(stub.target, "a text", {})
 
 
 def test_the_served_model_tokenizes_a_conversation(stub: Stub, pages: HttpPages) -> None:
@@ -249,8 +249,17 @@ def test_the_served_model_tokenizes(stub: Stub, pages: HttpPages) -> None:
     """The text goes out as it is, with the name of the served model, and the ids come back in order."""
     stub.on("/tokenize", stub.json({"count": 3, "tokens": [7, 3, 5]}))
 
-    assert pages.tokenize(stub.target, "naïve 漢 \n") == [7, 3, 5]
+    assert pages.tokenize(stub.target, "naïve 漢 \n", {}) == [7, 3, 5]
     assert json.loads(stub.seen[0].body) == {"model": "tiny", "prompt": "naïve 漢 \n"}
+
+
+def test_a_text_is_tokenized_as_its_requests_ask_for(stub: Stub, pages: HttpPages) -> None:
+    """A request that wants no special tokens is counted without them; what steers no text stays away."""
+    stub.on("/tokenize", stub.json({"count": 1, "tokens": [7]}))
+    extra: dict[str, JsonValue] = {"add_special_tokens": False, "echo": True, "chat_template": "x"}
+
+    assert pages.tokenize(stub.target, "a", extra) == [7]
+    assert json.loads(stub.seen[0].body) == {"model": "tiny", "prompt": "a", "add_special_tokens": False}
 
 
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "http://h:x", "socks5://127.0.0.1:9"])
@@ -295,7 +304,7 @@ def test_the_fake_servers_pages_are_read_alike(pages: HttpPages, target_at: type
     with fake_vllm(speculative_config=config, environment={"VLLM_SERVER_DEV_MODE": "1"}) as server:
         target = target_at(server.url, model="fake-model")
         page, resolved = pages.counters(target), pages.resolved_config(target)["speculative_config"]
-        tokens, chat = pages.tokenize(target, "two words"), pages.tokenize_chat(target, TALK, {})
+        tokens, chat = pages.tokenize(target, "two words", {}), pages.tokenize_chat(target, TALK, {})
 
     assert page.speculation == ("0", "1", "2")
     assert isinstance(resolved, dict)

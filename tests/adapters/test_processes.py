@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from pytest_specgate.adapters import processes
-from pytest_specgate.adapters.processes import Child, StopLimits, wait_until
+from pytest_specgate.adapters.processes import Child, StopLimits, wait_gone, wait_until
 from pytest_specgate.core.errors import ServerError
 
 if TYPE_CHECKING:
@@ -256,16 +256,14 @@ time.sleep(600)
 
 
 def test_a_tree_whose_supervising_process_was_killed_is_still_ended(start: Start, tmp_path: Path) -> None:
-    """Without it nobody adopts: what was seen, and who is in the child's session, is ended from here."""
+    """Without it nobody adopts: its child counts as left, and what was seen, or is in its session, is ended here."""
     child = start(f"{PRELUDE}\ndeaf()\noffspring({LOCKS!r})\ntime.sleep(600)", tmp_path / "lock")
     grandchild = int((tmp_path / "lock").read_text())
     os.kill(child.supervisor_pid, signal.SIGKILL)
-    child._process.wait(PATIENCE_S)
-    assert child.exit_code() is None
+    assert child.wait(PATIENCE_S) == -signal.SIGKILL
     assert child.processes() == {child.pid, grandchild}
     child.stop()
 
-    assert child.exit_code() == -signal.SIGKILL
     assert not lives(child.pid)
     assert not lives(grandchild)
 
@@ -276,7 +274,9 @@ def test_a_child_whose_supervising_process_was_killed_is_asked_to_leave(start: S
     os.kill(child.supervisor_pid, signal.SIGKILL)
 
     assert child.wait(PATIENCE_S) == -signal.SIGKILL
+    wait_gone(child._own, PATIENCE_S)
     assert not lives(child.pid)
+    assert child.left() == "the process that supervises its server left with exit code -9, so the server is ended"
 
 
 def test_a_child_that_is_forgotten_is_ended(start: Start, tmp_path: Path) -> None:
@@ -365,8 +365,19 @@ def test_case_125_what_cannot_be_ended_is_named(start: Start, monkeypatch: pytes
         with pytest.raises(ServerError) as caught:
             child.stop()
 
-    assert str(caught.value) == f"processes {child.pid} of the server could not be ended"
+    assert str(caught.value) == (
+        f"processes {child.pid} of the server could not be ended, so nothing is started while they live"
+    )
     assert caught.value.log_tail == "ready"
+
+
+def test_limits_grow_together() -> None:
+    """Who gives a server three times as long after SIGINT gives three times as long to all that follows."""
+    limits = StopLimits().scaled(60)
+    steps = (limits.interrupt_s, limits.terminate_s, limits.follow_s, limits.kill_s, limits.port_s, limits.memory_s)
+
+    assert steps == (60, 30, 6, 30, 30, 180)
+    assert limits.abandoned_s == StopLimits().abandoned_s
 
 
 def test_waiting_ends_at_the_deadline() -> None:

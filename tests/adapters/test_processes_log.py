@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_specgate.adapters import processes
+from pytest_specgate.adapters import server_log
 from pytest_specgate.adapters.processes import Child
-from pytest_specgate.adapters.readiness import last_words
+from pytest_specgate.adapters.server_log import last_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,7 +78,7 @@ def test_a_log_is_for_its_user_only(start: Start) -> None:
 
 def test_half_a_line_is_not_in_the_tail(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the look back begins in the middle of a line, its rest is left out: what names a secret may be missing."""
-    monkeypatch.setattr(processes, "_TAIL_BYTES", 40)
+    monkeypatch.setattr(server_log, "_TAIL_BYTES", 40)
     child = start("print('api_key=' + 'x' * 60); print('the cause')")
     until_left(child)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import re
@@ -15,20 +16,26 @@ import httpx
 import psutil
 import pytest
 
+from pytest_specgate.adapters import asking, listeners, readiness
 from pytest_specgate.adapters import server as adapter
+from pytest_specgate.adapters.asking import Answer, Asker
+from pytest_specgate.adapters.processes import StopLimits
+from pytest_specgate.adapters.server import VllmEngine
 from pytest_specgate.core.arms import Arm
 from pytest_specgate.core.errors import ServerDiedError, ServerStartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_specgate.adapters.server import VllmEngine
     from tests.adapters.conftest import MakeEngine, Reply, Stub
 
 PATIENCE_S = 20.0
 COMPLETIONS = "/v1/completions"
+MODELS = "/v1/models"
+SLEEPS = "import time; time.sleep(600)"
 TOKEN = "hf_abcdefghijklmnopqrst"
-SERVES = (Path(__file__).parent / "stubs" / "serves.py").read_text(encoding="utf-8")
+STUBS = Path(__file__).parent / "stubs"
+SERVES, HOLDS = ((STUBS / f"{name}.py").read_text(encoding="utf-8") for name in ("serves", "holds"))
 
 
 def start_error(engine: VllmEngine, arm: Arm) -> ServerStartError:
@@ -54,19 +61,38 @@ def test_case_73_an_offline_host_is_left_offline(make_engine: MakeEngine) -> Non
     assert error.log_tail.splitlines() == ["HF_HUB_OFFLINE=1", "offline mode is enabled"]
 
 
+@pytest.mark.parametrize("command", [(), SLEEPS], ids=["default", "python"])
 def test_case_53_an_answer_of_another_process_is_not_taken_for_ours(
-    stub: Stub, posed: MakeEngine, make_engine: MakeEngine, tmp_path: Path
+    stub: Stub, posing: MakeEngine, tmp_path: Path, command: tuple[str, ...] | str
 ) -> None:
     """What answers on the port must belong to the tree that was started, else its figures would be a stranger's."""
     python = tmp_path / "python"
     facts = '{"distribution": "vllm", "prefix": "/"}'
     python.write_text(f"""#!/bin/sh\nif [ "$1" = -m ]; then echo bound; exec sleep 600; fi; echo '{facts}'\n""")
     python.chmod(0o755)
-    stub.on(COMPLETIONS, stub.json({}))
-    error = start_error(make_engine((), python=str(python)), tiny())
+    error = start_error(posing(command, python=str(python)), tiny())
 
-    assert str(error) == f"another process answers on port {stub.server_address[1]}"
+    assert str(error) == f"another process answers on port {stub.server_address[1]}: process {os.getpid()}"
     assert error.command.startswith("VLLM_SERVER_DEV_MODE=1 ")
+
+
+def test_case_53_a_process_of_another_user_is_not_taken_for_ours(
+    stub: Stub, posing: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can see whose its sockets are; ours would be seen, so it is none of ours."""
+    connections = listeners._connections
+    monkeypatch.setattr(listeners, "_connections", lambda: [one._replace(pid=None) for one in connections()])
+    error = start_error(posing(SLEEPS), tiny())
+
+    assert str(error) == (
+        f"another process answers on port {stub.server_address[1]}: a process that cannot be seen from here"
+    )
+
+
+def test_a_command_that_hands_on_to_a_container_need_not_listen_itself(posing: MakeEngine) -> None:
+    """What it starts is nobody's descendant here: only a Python program is known to serve itself."""
+    with posing(("/bin/sh", "-c", "exec sleep 600")).start(tiny()) as server:
+        server.ensure_alive()
 
 
 def test_case_65_an_early_death_is_told_with_code_and_log(make_engine: MakeEngine) -> None:
@@ -119,6 +145,17 @@ def test_secrets_of_an_arm_are_cut_out_of_what_its_server_prints(make_engine: Ma
     assert str(error) == "its server left while starting, with exit code 1: [redacted] [redacted] 64"
 
 
+def test_secrets_of_a_session_are_cut_out_of_what_its_servers_print(make_engine: MakeEngine) -> None:
+    """Keys among the arguments of every server, and in the environment that servers inherit, are shown nowhere."""
+    script = "import os, sys; print(*sys.argv[-3:], os.environ['OWN_API_KEY'], os.environ['A_KEY']); sys.exit(1)"
+    engine = make_engine(script, OWN_API_KEY="inherited", A_KEY="short")
+    arguments = ("--api-key", "open sesame", "second")
+    error = start_error(VllmEngine(dataclasses.replace(engine._options, arguments=arguments)), tiny())
+
+    assert error.log_tail == "--api-key [redacted] [redacted] [redacted] short"
+    assert error.command.endswith(" --api-key '[redacted]' '[redacted]'")
+
+
 def test_a_silent_server_is_given_up_and_ended(make_engine: MakeEngine, tmp_path: Path) -> None:
     """A server that is not ready within the limit is an error that names the option, and does not live on."""
     script = f"echo $$ > {tmp_path}/pid; echo loading; exec sleep 600"
@@ -132,14 +169,22 @@ def test_a_silent_server_is_given_up_and_ended(make_engine: MakeEngine, tmp_path
 
 
 @pytest.fixture
-def posed(stub: Stub, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> MakeEngine:
-    """A function that makes an engine whose servers only sleep, while the stub answers in their place."""
+def posing(stub: Stub, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> MakeEngine:
+    """A function that makes an engine of a command in place of whose servers the stub answers."""
     port = int(stub.target.url.rpartition(":")[2])
     monkeypatch.setattr(adapter, "_free_port", lambda: port)
     # The stub goes on answering when the server is gone.
     monkeypatch.setattr(adapter, "require_free", lambda *_, **__: None)
-    stub.on("/v1/models", stub.json({"data": [{"id": "tiny"}]}))
-    return functools.partial(make_engine, "import time; time.sleep(600)")
+    stub.on(MODELS, stub.json({"data": [{"id": "tiny"}]}))
+    stub.on(COMPLETIONS, stub.json({}))
+    return make_engine
+
+
+@pytest.fixture
+def posed(posing: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> MakeEngine:
+    """A function that makes an engine whose servers only sleep, and nobody minds that the stub answers for them."""
+    monkeypatch.setattr(adapter, "_refuse_stranger", lambda *_: None)
+    return functools.partial(posing, SLEEPS)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +193,7 @@ def posed(stub: Stub, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) 
         ("/v1/models", lambda stub: stub.text("loading"), "it does not list its models"),
         ("/v1/models", lambda stub: stub.json({"data": []}), "it lists no model"),
         ("/v1/models", lambda stub: stub.text("loading", status=503), "it lists no model"),
-        (COMPLETIONS, lambda stub: stub.stream(end="cut"), "a completion ended with RemoteProtocolError"),
+        (COMPLETIONS, lambda stub: stub.stream(end="cut"), "a completion ended with RemoteDisconnected"),
         (
             COMPLETIONS,
             lambda stub: stub.text(f"no {TOKEN}", status=503),
@@ -172,13 +217,13 @@ def test_the_first_completion_is_waited_for_until_the_limit(
 ) -> None:
     """An engine that compiles for minutes may do so, but no longer than the start limit says."""
     waits_s: list[float] = []
-    post = httpx.Client.post
+    ask = Asker.ask
 
-    def note(client: httpx.Client, url: str, *, timeout: float, **options: Any) -> httpx.Response:
-        waits_s.append(timeout)
-        return post(client, url, timeout=timeout, **options)
+    def note(asker: Asker, path: str, *, limit_s: float = 0.0, **options: Any) -> Answer:
+        waits_s.extend([limit_s] if path == COMPLETIONS else [])
+        return ask(asker, path, **options)
 
-    monkeypatch.setattr(httpx.Client, "post", note)
+    monkeypatch.setattr(Asker, "ask", note)
     stub.on(COMPLETIONS, stub.stream(end="cut"), stub.json({}))
     with posed(start_limit_s=600).start(tiny()):
         pass
@@ -187,14 +232,56 @@ def test_the_first_completion_is_waited_for_until_the_limit(
     assert 600 > waits_s[0] > waits_s[1] > 500
 
 
+def test_a_completion_that_never_comes_is_given_up_at_the_limit(stub: Stub, posed: MakeEngine) -> None:
+    """A server that takes a request and stays silent holds nobody longer than the start limit, or a short while."""
+    stub.on(COMPLETIONS, stub.stream(end="silence"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(asking, "ASK_S", 0.1)
+        error = start_error(posed(start_limit_s=0.01), tiny())
+
+    assert "a completion ended with TimeoutError" in str(error)
+
+
+def test_case_65_a_death_is_noticed_though_the_port_stays_open(make_engine: MakeEngine) -> None:
+    """Case 65: whoever inherited the socket keeps its connections silent; the exit code is told all the same."""
+    error = start_error(make_engine(HOLDS, start_limit_s=600), tiny())
+
+    assert (error.exit_code, error.log_tail) == (3, "boom")
+
+
+def test_a_long_start_is_told_with_the_last_words_of_the_log(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for a large model sees how far it is; a server that says nothing is told, too."""
+    said: list[str] = []
+    monkeypatch.setattr(readiness, "_TELL_S", 0.0)
+    engine = make_engine(("/bin/sh", "-c", "echo shards: 25%; exec sleep 600"), start_limit_s=1)
+    start_error(VllmEngine(dataclasses.replace(engine._options, say=said.append)), tiny())
+
+    assert said[-1].startswith("off: still starting after ")
+    assert said[-1].endswith(" s: shards: 25%")
+
+
 @pytest.mark.parametrize("status", [400, 401, 404])
 def test_a_completion_that_is_refused_for_good_ends_the_start(stub: Stub, posed: MakeEngine, status: int) -> None:
     """A mistake that waiting does not cure is told at once, in the server's words."""
     stub.on(COMPLETIONS, stub.text(f"no {TOKEN}", status=status))
     error = start_error(posed(), tiny())
 
-    assert str(error) == f"its server refuses a completion with HTTP {status}: no [redacted]"
+    key = " (requests carry no key: leave out --api-key, and unset VLLM_API_KEY)" if status == 401 else ""
+    assert str(error) == f"its server refuses a completion with HTTP {status}: no [redacted]{key}"
     assert len(stub.posted()) == 1
+
+
+def test_a_list_of_models_that_is_refused_for_good_ends_the_start(stub: Stub, posed: MakeEngine) -> None:
+    """A server that wants a key is told at once, and what to do about it."""
+    stub.on(MODELS, stub.text("Unauthorized", status=401))
+    error = start_error(posed(start_limit_s=600), tiny())
+
+    assert str(error) == (
+        "its server refuses to list its models with HTTP 401: Unauthorized (requests carry no key: leave out "
+        "--api-key, and unset VLLM_API_KEY)"
+    )
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 503])
@@ -281,6 +368,22 @@ def test_case_71_a_server_that_dies_in_use_is_told(make_engine: MakeEngine) -> N
             server.ensure_alive()
 
     assert "FATAL:    the fake server dies as programmed" in caught.value.log_tail
+
+
+def test_a_server_without_its_supervising_process_counts_as_dead(make_engine: MakeEngine) -> None:
+    """A deaf server lives on, but if this process were killed, too, nobody would end it: that is told, and ends it."""
+    arm = tiny(model="fake-model", args={"fake": {"ignore_sigterm": True, "ignore_sigint": True}})
+    engine = make_engine()
+    engine = VllmEngine(dataclasses.replace(engine._options, limits=StopLimits(0.1, 0.1, 0.1)))
+    with engine.start(arm) as server:
+        os.kill(server.child.supervisor_pid, signal.SIGKILL)
+        with pytest.raises(ServerDiedError) as caught:
+            server.ensure_alive(wait_s=PATIENCE_S)
+
+    assert str(caught.value) == (
+        "the process that supervises its server left with exit code -9, so the server is ended"
+    )
+    assert server.process_ids() == frozenset()
 
 
 def test_a_failing_block_leaves_no_server(make_engine: MakeEngine) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from pytest_specgate.adapters import server as adapter
 from pytest_specgate.adapters.devices import DeviceUser
+from pytest_specgate.adapters.leftovers import Leftovers
 from pytest_specgate.adapters.locks import MachineLock
 from pytest_specgate.adapters.processes import Child, StopLimits
 from pytest_specgate.adapters.server import VllmEngine
@@ -25,7 +27,7 @@ from pytest_specgate.core.errors import ServerDiedError, ServerError, ServerStar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_specgate.adapters.server import RunningServer
+    from pytest_specgate.adapters.running import RunningServer
     from tests.adapters.conftest import MakeEngine, Stub
 
 PATIENCE_S = 20.0
@@ -87,17 +89,21 @@ def test_an_engine_that_outlives_its_killed_server_is_ended(with_options: MakeEn
 
 
 def test_a_port_that_is_still_answered_is_told(
-    with_options: MakeEngine, stub: Stub, free_port: Callable[[int], None]
+    with_options: MakeEngine, stub: Stub, free_port: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Something outside the server's tree holds its port after the end: nobody boots beside it."""
     stub.on("/v1/models", stub.json({"data": [{"id": "tiny"}]}))
     stub.on("/v1/completions", stub.json({}))
     free_port(stub.server_address[1])
+    monkeypatch.setattr(adapter, "_refuse_stranger", lambda *_: None)
     with pytest.raises(ServerError) as caught, with_options("import time; time.sleep(600)").start(tiny()):
         pass
 
     port = stub.server_address[1]
-    assert str(caught.value) == f"port {port} was not free 0.2 s after the server was ended, by process {os.getpid()}"
+    assert str(caught.value) == (
+        f"port {port} was not free 0.2 s after the server was ended, by process {os.getpid()} (raise "
+        "--specgate-stop-limit if it needs longer)"
+    )
     assert type(caught.value) is ServerError
 
 
@@ -158,12 +164,16 @@ def test_memory_that_does_not_come_back_is_an_error_of_the_stop(with_options: Ma
 
 
 def test_memory_that_comes_back_is_no_error(with_options: MakeEngine) -> None:
-    """What was used before the start may be used after it."""
+    """What was used before the start may be used after it, and a driver may take its time to give the rest back."""
     memory = Memory()
-    memory.used = GIB // 2
-    with with_options(SERVES, memory=memory).start(tiny()):
+    memory.used = GIB
+    later = threading.Timer(0.3, lambda: setattr(memory, "used", 3 * GIB // 2))
+    with with_options(SERVES, memory=memory, limits=dataclasses.replace(BRISK, memory_s=PATIENCE_S)).start(tiny()):
         memory.used = 8 * GIB
-        memory.used = GIB // 2
+        later.start()
+    later.join()
+
+    assert memory.used == 3 * GIB // 2
 
 
 def test_a_server_is_noted_while_it_runs(with_options: MakeEngine, tmp_path: Path, said: list[str]) -> None:
@@ -220,6 +230,33 @@ def test_a_server_that_could_not_be_ended_stays_noted(
 
     assert len(left) == 1
     assert server.process_ids() == frozenset()
+
+
+def test_nothing_is_started_beside_a_server_that_could_not_be_ended(
+    with_options: MakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every further start of the session is refused with the reason of the first, until its processes are gone."""
+    limits = dataclasses.replace(BRISK, interrupt_s=0, terminate_s=0, follow_s=0, kill_s=0)
+    leftovers = Leftovers()
+    first, second = (with_options(SERVES, leftovers=leftovers, limits=limits) for _ in range(2))
+
+    def hamper(server: RunningServer) -> None:
+        os.kill(server.child.supervisor_pid, signal.SIGSTOP)
+        broken.setattr(psutil.Process, "send_signal", lambda *_: None)
+
+    with monkeypatch.context() as broken:
+        with pytest.raises(ServerError) as caught, first.start(tiny(env=ENGINE_CORE)) as server:
+            hamper(server)
+        logs = list((tmp_path / "logs").iterdir())
+        for engine in (first, second):
+            with pytest.raises(ServerError) as refused, engine.start(tiny("other")):
+                pass
+
+            assert (str(refused.value), type(refused.value)) == (str(caught.value), ServerError)
+        assert list((tmp_path / "logs").iterdir()) == logs
+    server.child.stop()
+    with second.start(tiny("other")) as other:
+        other.ensure_alive()
 
 
 def test_a_second_server_waits_for_the_lock_of_the_first(with_options: MakeEngine, tmp_path: Path) -> None:

@@ -312,9 +312,9 @@ def test_the_facts_of_an_engine_command_are_the_command(make_engine: MakeEngine,
 @pytest.mark.parametrize(
     ("command", "shown"),
     [
-        (("docker", "run", "-e", f"HF_TOKEN={TOKEN}", "vllm"), "docker run -e HF_TOKEN=[redacted] vllm"),
-        (("serve", "--api-key", "open-sesame", "vllm"), "serve --api-key [redacted] vllm"),
-        (("serve", f"--hub={TOKEN}"), "serve --hub=[redacted]"),
+        (("docker", "run", "-e", f"HF_TOKEN={TOKEN}", "vllm"), "docker run -e 'HF_TOKEN=[redacted]' vllm"),
+        (("serve", "--api-key", "open sesame", "vllm"), "serve --api-key '[redacted]' vllm"),
+        (("serve", f"--hub={TOKEN}"), "serve '--hub=[redacted]'"),
     ],
     ids=["variable", "option", "form"],
 )

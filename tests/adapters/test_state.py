@@ -17,7 +17,7 @@ import pytest
 
 from pytest_specgate.adapters.processes import StopLimits, wait_until
 from pytest_specgate.adapters.state import Machine, Mark, ServerNotes, state_folder
-from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.errors import ServerError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -160,14 +160,19 @@ def test_a_supervising_process_that_is_at_work_is_waited_for(
 def test_a_supervising_process_that_hangs_is_ended(
     entry: Callable[..., Path], notes: ServerNotes, said: list[str], sleeper: subprocess.Popen[bytes]
 ) -> None:
-    """When it does not come to its end in the time that this can take, it is ended with all that it watches."""
+    """Whoever waits for it is told for what; when its time is over, it is ended with all that it watches."""
     mark = Mark.of(sleeper.pid)
     assert mark is not None
     entry(supervisor=mark.model_dump(), processes=[])
     ServerNotes(notes._folder, say=said.append, limits=StopLimits(0.1, 0.1, 0, 1)).reap()
 
     assert sleeper.wait(PATIENCE_S) == -signal.SIGTERM
-    assert [line.partition(" of ")[0] for line in said] == [f"ended process {sleeper.pid}"]
+    waiting, ended = said
+    assert waiting == (
+        f"waiting up to 1.2 s for the end of process {sleeper.pid} of a server that an earlier run left behind "
+        "(since 2026-01-02T03:04:05+00:00: serve x)"
+    )
+    assert ended.startswith(f"ended process {sleeper.pid} of a server ")
 
 
 def test_a_server_whose_owner_lives_is_left_alone(
@@ -305,16 +310,16 @@ def test_what_cannot_be_ended_is_named_and_stays_noted(
     sleeper: subprocess.Popen[bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A survivor is told, and the next run tries again."""
+    """A survivor stops whoever would start something beside it, and the next run tries again."""
     path = entry()
     monkeypatch.setattr(psutil.Process, "send_signal", lambda *_: None)
-    ServerNotes(path.parent, say=said.append, limits=StopLimits(0, 0, 0, 0)).reap()
+    with pytest.raises(ServerError) as caught:
+        ServerNotes(path.parent, say=said.append, limits=StopLimits(0, 0, 0, 0)).reap()
 
-    assert path.exists()
-    (line,) = said
-    assert line == (
-        f"processes {sleeper.pid} of a server that an earlier run left behind "
-        "(since 2026-01-02T03:04:05+00:00: serve x) could not be ended"
+    assert (path.exists(), said) == (True, [])
+    assert str(caught.value) == (
+        f"processes {sleeper.pid} of a server that an earlier run left behind (since 2026-01-02T03:04:05+00:00: "
+        "serve x) could not be ended, so nothing is started while they live"
     )
 
 

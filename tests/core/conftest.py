@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pytest_specgate.core import counters
 from pytest_specgate.core.arms import Arm, ArmPair, arms_of, boot_order
 from pytest_specgate.core.counters import CounterPage, Sample
-from pytest_specgate.core.gate import Gate, NoiseFloor, Threshold
+from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.identity import observed_fields
 from pytest_specgate.core.profile import RequestProfile, declared_fields
 from pytest_specgate.core.records import (
@@ -28,6 +28,7 @@ from pytest_specgate.core.records import (
 )
 from pytest_specgate.core.speculation import SpeculationDelta
 from pytest_specgate.core.sse import Read
+from pytest_specgate.core.thresholds import NoiseFloor, Threshold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from pytest_specgate.core.gate import AnyThreshold
     from pytest_specgate.core.levels import Level
+    from pytest_specgate.core.thresholds import AnyThreshold
 
     Speed: TypeAlias = float | Mapping[Level, float]
     """How fast a boot is: for all points, or by load level."""

@@ -92,7 +92,6 @@ def test_vary_merges_and_leaves_the_original_alone() -> None:
         ({"speculative_config": None}, None, False),
         ({"speculative_config": {"method": "ngram", "num_speculative_tokens": 4}}, 4, True),
         ({"speculative_config": {"method": "mtp"}}, None, True),
-        ({"speculative_config": {"num_speculative_tokens": "4"}}, None, True),
         ({"speculative_config": {}}, None, True),
     ],
 )
@@ -111,6 +110,70 @@ def test_arguments_that_the_gate_sets_are_refused(argument: str, named: str) -> 
     """An argument that the gate sets itself is refused, however it is spelt."""
     with pytest.raises(UsageError, match=f"^Arm: {named} is set by the gate itself$"):
         Arm("x", model="folder", args={argument: 1})
+
+
+def test_names_with_dashes_are_the_same_arguments() -> None:
+    """However an argument is spelt, the arm has it by its Python name, and speculation is seen as such."""
+    speculation = {"method": "ngram", "num-speculative-tokens": 4}
+    arm = Arm("x", model="folder", args={"max-model-len": 64, "speculative-config": speculation})
+    off = arm.vary("off", args={"speculative-config": None, "max-model-len": 32})
+
+    assert arm.args == {
+        "max_model_len": 64,
+        "speculative_config": {"method": "ngram", "num_speculative_tokens": 4},
+    }
+    assert (arm.speculates, arm.draft_horizon, off.args) == (True, 4, {"max_model_len": 32})
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        ({"a_b": 1, "a-b": 2}, "a_b is given twice, as 'a_b' and as 'a-b'; give it once"),
+        ({"x": True, "no-x": True}, "x is given twice, as 'x' and as 'no-x'; give it once"),
+        ({"no_x": True, "no-x": True}, "x is given twice, as 'no_x' and as 'no-x'; give it once"),
+        (
+            {"speculative_config": {"num_speculative_tokens": 4, "num-speculative-tokens": 7}},
+            "num_speculative_tokens is given twice, as 'num_speculative_tokens' and as 'num-speculative-tokens'; give it once",  # noqa: E501  - one sentence
+        ),
+    ],
+)
+def test_an_argument_that_is_there_twice_is_refused(args: dict[str, Any], sentence: str) -> None:
+    """The engine would take the last of two spellings, and nobody can see which one is meant."""
+    with pytest.raises(UsageError) as raised:
+        Arm("x", model="folder", args=args)
+
+    assert str(raised.value) == f"Arm: {sentence}"
+
+
+@pytest.mark.parametrize(
+    "name", ["spec_tokens", "spec-method", "spec_model", "speculative", "spec", "speculative-conf"]
+)
+def test_speculation_by_another_argument_is_refused(name: str) -> None:
+    """The engine has short cuts, and takes the beginning of a name; an arm with them would not be seen to speculate."""
+    plain = name.replace("-", "_")
+    words = f"Arm: {plain}: declare speculation as speculative_config, a dict, so that it can be proved"
+
+    with pytest.raises(UsageError) as raised:
+        Arm("x", model="folder", args={name: 4})
+
+    assert str(raised.value) == words
+    assert Arm("x", model="folder", args={"specialize_active_lora": True, "seed": 1, "sp": 2}).args["sp"] == 2
+
+
+@pytest.mark.parametrize("name", ["speculative_config.method", "compilation-config.mode", "--seed", "-tp", "", "a b"])
+def test_names_that_are_no_arguments_are_refused(name: str) -> None:
+    """Parts of a mapping are declared in a dict, so that they are compared, and no dashes are written in front."""
+    with pytest.raises(UsageError, match=r"^Arm: an engine argument is named as in Python, without dashes in front, "):
+        Arm("x", model="folder", args={name: 4})
+
+
+@pytest.mark.parametrize("k", ["4", True, 0, -1, 4.0, [4]])
+def test_a_number_of_drafts_that_is_none_is_refused(k: object) -> None:
+    """What is no whole number above 0 could not be compared with what the server counts."""
+    with pytest.raises(UsageError) as raised:
+        OFF.vary("x", args={"speculative_config": {"num_speculative_tokens": k}})
+
+    assert str(raised.value) == f"Arm: num_speculative_tokens is a whole number above 0, got {k!r}"
 
 
 @pytest.mark.parametrize(
@@ -203,6 +266,27 @@ def test_paths_of_a_pair_are_a_tuple(build: type[Build], varies: Any) -> None:
     assert _pair(build, varies, args={"seed": 1}).paths == ("args.seed",)
 
 
+@pytest.mark.parametrize(
+    ("varies", "paths"),
+    [
+        ("args.max-model-len", ("args.max_model_len",)),
+        (["args.speculative-config.num-speculative-tokens"], ("args.speculative_config.num_speculative_tokens",)),
+        (("args.x.a-b", "env.A-B"), ("args.x.a-b", "env.A-B")),
+    ],
+)
+def test_paths_have_the_names_of_the_arms(build: type[Build], varies: Any, paths: tuple[str, ...]) -> None:
+    """`varies` may be spelt as arguments may; parts of other mappings and variables keep their dashes."""
+    changes: dict[str, dict[str, Any]] = {
+        "args.max_model_len": {"args": {"max-model-len": 32}},
+        "args.speculative_config.num_speculative_tokens": {
+            "args": {"speculative-config": {"num-speculative-tokens": 4}}
+        },
+        "args.x.a-b": {"args": {"x": {"a-b": 1}}, "env": {"A-B": "1"}},
+    }
+
+    assert _pair(build, varies, **changes[paths[0]]).paths == paths
+
+
 @pytest.mark.parametrize("varies", [5, None, [5], ("args", None), {"args": 1}])
 def test_varies_that_names_no_paths_is_refused(build: type[Build], varies: Any) -> None:
     """What is no path, nor a list of them, is refused with the way to write one."""
@@ -222,6 +306,18 @@ def test_both_arms_serve_one_model(build: type[Build]) -> None:
     """Arms of two models are refused even where `varies` names the model: it is part of the load."""
     with pytest.raises(UsageError, match="arms new against off serve two models"):
         _pair(build, "model", model="other")
+
+
+@pytest.mark.parametrize("changed", [{"revision": "abc"}, {"revision": None}])
+def test_both_arms_serve_one_revision(build: type[Build], changed: dict[str, Any]) -> None:
+    """Two revisions, or one and none, could only end as a mismatch of the load after both arms were measured."""
+    base = OFF.vary("off", args={"revision": "main"})
+    pair: dict[str, Any] = {"reference": base, "profile": build.profile()}
+    words = "serve the revisions 'main' and .*; the revision is part of the request profile, so both must serve one$"
+
+    with pytest.raises(UsageError, match=words):
+        ArmPair(candidate=base.vary("new", args=changed), varies="args.revision", **pair)
+    assert ArmPair(candidate=base.vary("new", args={"seed": 1}), varies="args.seed", **pair).paths == ("args.seed",)
 
 
 @pytest.mark.parametrize("rounds", [5, 7, 39])

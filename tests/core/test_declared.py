@@ -9,8 +9,9 @@ import pytest
 from pytest_specgate.core.arms import Arm, ArmPair
 from pytest_specgate.core.declared import fraction_of, known_keywords
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.gate import Gate, NoiseFloor, Threshold
+from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.profile import RequestProfile
+from pytest_specgate.core.thresholds import NoiseFloor, Threshold
 
 if TYPE_CHECKING:
     from tests.core.conftest import Build
@@ -57,7 +58,7 @@ CLAIM_MISTAKES = [
     ({"metric": "ttft_50"}, "there is no metric 'ttft_50'; did you mean 'ttft_p50'?"),
     ({"at": 0}, "Threshold: a concurrency of 0 sends nothing: write 1 or more"),
     ({"at": True}, "Threshold: True is no load level: write a concurrency as 8, an arrival rate as '4/s'"),
-    ({"kind": "worse"}, "Threshold.kind: input should be 'not_worse' or 'better', got 'worse'"),
+    ({"kind": "worse"}, "Threshold.kind: input should be 'not_worse', 'better' or 'equivalent', got 'worse'"),
     ({"fraction": NAN}, "Threshold.fraction: input should be a finite number, got nan"),
     ({"fraction": -0.01}, "Threshold.fraction: input should be greater than or equal to 0, got -0.01"),
     ({"fraction": True}, "Threshold.fraction: input should be a valid number, got True"),

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.gate import NoiseFloor
-from pytest_specgate.core.statistics import UNKNOWN_NOISE, Plan, declared_noise
+from pytest_specgate.core.known import known_noise
+from pytest_specgate.core.noise import UNKNOWN_NOISE, declared_noise
+from pytest_specgate.core.plan import Plan
+from pytest_specgate.core.thresholds import NoiseFloor
 
 if TYPE_CHECKING:
     from tests.core.conftest import Build
@@ -30,8 +32,8 @@ def test_margin_of_a_threshold(build: type[Build], *, metric: str, kind: Kind, d
     """A margin of 5 % is a loss for `not_worse` and a gain for `better`, in the direction of the metric."""
     threshold = build.threshold(metric, kind=kind)
 
-    assert threshold.delta == pytest.approx(delta)
-    assert threshold.limit == limit
+    assert threshold.claim_on(UNKNOWN_NOISE).delta == pytest.approx(delta)
+    assert threshold.declared_limit == limit
 
 
 @pytest.mark.parametrize(
@@ -50,8 +52,10 @@ def test_a_threshold_says_what_it_claims(build: type[Build], *, kind: Kind, clai
 
 def test_noise_of_a_threshold(build: type[Build]) -> None:
     """A declared floor is the noise of a threshold; without one nothing is known."""
-    assert build.threshold(floor=0.004).noise == NoiseFloor(0.004, "A/A").noise == declared_noise(0.004)
-    assert build.threshold(floor=None).noise == UNKNOWN_NOISE
+    declared, unknown = build.threshold(floor=0.004), build.threshold(floor=None)
+
+    assert known_noise(declared, build.pair(), ()).noise == NoiseFloor(0.004, "A/A").noise == declared_noise(0.004)
+    assert known_noise(unknown, build.pair(), ()).noise == UNKNOWN_NOISE
 
 
 def test_all_thresholds_share_the_error_rates(build: type[Build]) -> None:
@@ -146,15 +150,17 @@ def test_margins_above_100_percent_that_make_sense(build: type[Build], *, metric
 def test_an_undecidable_threshold_is_refused(build: type[Build], rounds: int) -> None:
     """One or two rounds without known noise can never decide, and the message shows the ways out."""
     with pytest.raises(UsageError) as raised:
-        build.gate(build.pair(rounds=rounds), build.threshold(floor=None)).check()
+        build.gate(build.pair(rounds=rounds), build.threshold(floor=None)).check_decidable()
 
     assert str(raised.value) == (
         f"threshold c1-output_throughput-not_worse can never be decided with rounds={rounds}: raise rounds to 3 or "
-        "more, or declare a floor (noise=noise_floor('2%', source='...'))"
+        "more, calibrate (pytest --specgate-calibrate), or declare a floor (noise=noise_floor('2%', source='...'))"
     )
 
 
 @pytest.mark.parametrize(("rounds", "floor"), [(1, 0.004), (2, 0.004), (3, None), (6, None)])
 def test_a_decidable_threshold_is_accepted(build: type[Build], *, rounds: int, floor: float | None) -> None:
     """A declared floor makes one round enough; without one it takes three."""
-    build.gate(build.pair(rounds=rounds), build.threshold(floor=floor)).check()
+    gate = build.gate(build.pair(rounds=rounds), build.threshold(floor=floor))
+    gate.check()
+    gate.check_decidable()

@@ -15,8 +15,8 @@ from pytest_specgate.core.verdict import Outcome, Verdict, change_words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_specgate.core.gate import Threshold
     from pytest_specgate.core.records import BootRecord
+    from pytest_specgate.core.thresholds import Threshold
     from tests.core.conftest import Build, Speed
 
 STEADY = (1.0, 1.001, 1.0, 0.999, 1.0, 1.0)

@@ -99,6 +99,9 @@ def test_a_machine_that_tells_little_has_a_name_too(facts: dict[str, Any], start
         ("gpu_temperatures_c", [81]),
         ("gpu_throttling", ["power cap"]),
         ("gpu_processes", [2]),
+        ("gpu_devices", ["1"]),
+        ("gpu_reader", "nvidia-smi"),
+        ("gpu_throttled_s", [{"power": 3.5}]),
         ("fact_of_a_later_version", 1),
         ("memory_bytes", 128 * 2**30 - 2**20),
     ],
@@ -174,12 +177,25 @@ def test_a_fact_that_is_no_longer_read_is_drift() -> None:
     ]
 
 
-def test_a_fact_that_can_now_be_read_is_no_drift() -> None:
-    """It has no earlier value to differ from; one that could not exist before has."""
-    for state, count in (("unknown", 0), ("error", 0), ("not applicable", 1)):
-        before = changed(gpu_ecc={"state": state, "why": ""})
+@pytest.mark.parametrize("state", ["unknown", "error", "not applicable"])
+def test_a_fact_that_only_the_second_reading_has_is_drift(state: str) -> None:
+    """Nobody knows what it was: a first reading that failed must not switch the comparison off."""
+    before = changed(gpu_ecc={"state": state, "why": "timed out"})
 
-        assert len(drift(before, changed(gpu_ecc=[True]))) == count
+    assert [found.sentence for found in drift(before, changed(gpu_ecc=[True]))] == [
+        f"gpu_ecc was {state} (timed out), and is now True"
+    ]
+    assert drift(before, before) == ()
+
+
+def test_a_fact_that_appears_is_drift() -> None:
+    """A GPU that was not there brings its facts along."""
+    before = {name: fact for name, fact in facts_of(GPU_HOST).items() if name != "gpu_driver"}
+
+    assert [found.sentence for found in drift(before, facts_of(GPU_HOST))] == [
+        "gpu_driver was unknown (not read), and is now 570.86"
+    ]
+    assert drift({}, facts_of({"hostname": "runner-1"})) == ()
 
 
 def test_facts_survive_being_stored() -> None:
@@ -243,3 +259,28 @@ def test_troubles_are_named() -> None:
         "gpu_ecc could not be read: no permission",
     )
     assert troubles(facts_of(GPU_HOST)) == ()
+
+
+def test_troubles_name_devices_as_their_job_does() -> None:
+    """A job beside others has not the first device of its machine."""
+    facts = changed(
+        gpus=["NVIDIA H200"] * 2,
+        gpu_devices=["3", "GPU-12ab"],
+        gpu_throttling=["power brake", ""],
+        gpu_processes=[0, 1],
+    )
+
+    assert troubles(facts) == ("GPU 3 is throttled: power brake", "GPU-12ab is in use by other processes (1)")
+
+
+def test_clocks_that_were_held_down_under_load_are_a_trouble() -> None:
+    """For a second or more, by whatever reason; how long exactly is in the record, so that the line is said once."""
+    facts = changed(
+        gpu_throttled_s=[{"power": 2.5, "temperature": 0.9}, {"power": 1.0, "temperature": 61.0}, {"power": 0.0}]
+    )
+
+    assert troubles(facts) == (
+        "GPU 0 was throttled while it worked: power",
+        "GPU 1 was throttled while it worked: power, temperature",
+    )
+    assert troubles(changed(gpu_throttled_s=["odd", {"power": "odd"}])) == ()

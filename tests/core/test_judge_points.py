@@ -226,7 +226,7 @@ def test_a_reference_of_nothing_measures_nothing(build: type[Build]) -> None:
     [verdict] = judge(build.gate(pair, build.threshold("goodput")), record)
 
     assert (verdict.outcome, verdict.reason) == (Outcome.INVALID, "reference-is-zero")
-    assert verdict.summary == "goodput at c=1 is 0 in off, so there is nothing to compare with"
+    assert verdict.summary == "goodput at c=1 is 0 in off, so there is nothing to compare with: use at_least or at_most"
 
 
 def test_tokens_per_step_compares_any_two_arms(build: type[Build]) -> None:

@@ -97,7 +97,7 @@ def test_every_metric_has_a_value_or_a_reason(build: type[Build], drawn: dict[st
             assert math.isfinite(found.value)
             assert found.missing is None
             assert found.n >= METRICS[name].minimum_n
-            assert found.value > 0 or name in {"goodput", "acceptance_rate"}
+            assert found.value > 0 or name in {"goodput", "acceptance_rate", "preemptions"}
 
 
 @given(POINTS)

@@ -17,6 +17,7 @@ SUFFIXES = {
     "tokens": "_tokens",
     "requests": "_requests",
     "share": "",
+    "events": "",
 }
 SHOWN_ONLY = {"achieved_concurrency", "tokens_per_chunk"}
 PERCENTILES = [pytest.param(row, id=name) for name, row in METRICS.items() if row.estimator.startswith("p")]
@@ -137,6 +138,7 @@ def test_rows_of_the_server_say_what_they_count() -> None:
         "acceptance_length": "drafts",
         "tokens_per_step": "decode steps",
         "step_time": "decode steps",
+        "preemptions": "requests",
     }
 
 

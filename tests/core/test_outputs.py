@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from pytest_specgate.core import outputs
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.gate import OutputsThreshold
 from pytest_specgate.core.judge import judge, needs_more_rounds
 from pytest_specgate.core.outputs import Divergence, _parting
-from pytest_specgate.core.statistics import Plan
+from pytest_specgate.core.plan import Plan
+from pytest_specgate.core.thresholds import OutputsThreshold
 from pytest_specgate.core.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -174,9 +174,12 @@ def test_a_claim_on_answers_passes_when_every_round_agrees(build: type[Build]) -
 
 
 def test_a_claim_on_answers_fails_when_one_round_does_not_agree(build: type[Build]) -> None:
-    """Two of sixteen answers differ in one round: 87.5 % is less than 90 %, whatever the other round says."""
+    """Two of sixteen answers differ in one round: 87.5 % is less than 90 %, whatever the other round says.
+
+    Each arm changes one answer from round to round, another one each, so both repeat themselves well enough.
+    """
     pair = build.pair()
-    verdict = _judged(build, _window(build, pair, other={("k4", 2, 8): (0, 1)}), pair)
+    verdict = _judged(build, _window(build, pair, other={("k4", 2, 8): (0,), ("off", 2, 8): (1,)}), pair)
 
     assert (verdict.outcome, verdict.reason) == (Outcome.FAIL, "outputs-differ")
     assert verdict.claim == "answers at c=8 equal in at least 90 % of each round"
@@ -190,15 +193,62 @@ def test_a_claim_on_answers_looks_at_its_own_point_only(build: type[Build]) -> N
     assert _judged(build, record, pair, share=1.0).outcome is Outcome.PASS
 
 
-def test_an_arm_that_does_not_repeat_itself_is_named(build: type[Build]) -> None:
-    """When the reference itself differs between rounds by more than is allowed, the verdict stands and says so."""
+@pytest.mark.parametrize(("arm", "shares"), [("off", ("14", "87.5", "16", "100")), ("k4", ("16", "100", "14", "87.5"))])
+def test_an_arm_that_does_not_repeat_itself_decides_nothing(
+    build: type[Build], arm: str, shares: tuple[str, ...]
+) -> None:
+    """Where an arm differs from itself by more than is allowed, the other cannot be held to it: no FAIL, no PASS."""
     pair = build.pair()
-    verdict = _judged(build, _window(build, pair, other={("off", 2, 8): (0, 1)}), pair)
+    verdict = _judged(build, _window(build, pair, other={(arm, 2, 8): (0, 1)}), pair)
 
-    assert verdict.outcome is Outcome.FAIL
-    assert verdict.flags == (
-        "off with itself across rounds: 14 of 16 answers equal, fewer than asked for: no other arm can be held to that",
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, "outputs-not-repeatable")
+    assert verdict.summary == (
+        "INCONCLUSIVE: 14 of 16 answers at c=8 equal (87.5 %), in the worst of 2 rounds, asked for at least 90 %: no "
+        "arm can be held to more than it repeats of its own answers, off with itself {} of 16 ({} %), k4 with itself "
+        "{} of 16 ({} %)".format(*shares)
     )
+    assert (verdict.shares, verdict.flags) == ((1.0, 0.875), ())
+
+
+def test_one_odd_round_among_many_is_not_hidden_by_the_others(build: type[Build]) -> None:
+    """The floor is the worst round as well: 14 of 16 once in five is fewer than asked for, 78 of 80 would not be."""
+    pair = build.pair()
+    verdict = _judged(build, _window(build, pair, rounds=6, other={("off", 4, 8): (0, 1)}), pair)
+
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, "outputs-not-repeatable")
+
+
+def test_arms_that_repeat_themselves_and_differ_fail(build: type[Build]) -> None:
+    """Two answers differ in every round alike: both arms repeat themselves, so the difference is between them."""
+    pair = build.pair()
+    record = _window(build, pair, other={("k4", 1, 8): (0, 1), ("k4", 2, 8): (0, 1)})
+    verdict = _judged(build, record, pair)
+
+    assert (verdict.outcome, verdict.reason, verdict.flags) == (Outcome.FAIL, "outputs-differ", ())
+
+
+def test_arms_that_agree_without_repeating_themselves_pass_with_a_note(build: type[Build]) -> None:
+    """Both arms change two answers in one round alike: they agree, and the verdict has a note."""
+    pair = build.pair()
+    record = _window(build, pair, other={(arm, 2, 8): (0, 1) for arm in ("off", "k4")})
+    verdict = _judged(build, record, pair)
+
+    assert (verdict.outcome, verdict.shares) == (Outcome.PASS, (1.0, 1.0))
+    [flag] = verdict.flags
+    assert flag == (
+        "the arms repeat their own answers less than is asked for: off with itself 14 of 16 (87.5 %), k4 with itself "
+        "14 of 16 (87.5 %)"
+    )
+
+
+def test_arms_that_do_not_repeat_themselves_ask_for_no_more_rounds(build: type[Build]) -> None:
+    """The worst round stays the worst: nothing that follows could decide it."""
+    pair = build.pair(rounds=6)
+    record = _window(build, pair, rounds=2, other={("off", 2, 8): (0, 1)})
+    verdicts = judge(build.gate(pair, OutputsThreshold(8, 0.9)), record, final=False)
+
+    assert [verdict.reason for verdict in verdicts] == ["outputs-not-repeatable"]
+    assert not needs_more_rounds(verdicts)
 
 
 def test_one_round_tells_nothing_of_the_floor(build: type[Build]) -> None:
@@ -207,6 +257,15 @@ def test_one_round_tells_nothing_of_the_floor(build: type[Build]) -> None:
     verdict = _judged(build, _window(build, pair, rounds=1), pair)
 
     assert verdict.summary == "PASS: 16 of 16 answers at c=8 equal (100 %), asked for at least 90 %"
+    assert verdict.flags == ("off ran once, so whether it repeats its own answers is not known",)
+
+
+def test_one_round_that_differs_fails(build: type[Build]) -> None:
+    """What is not known of the floor saves nobody: a single round that differs fails, with the same note."""
+    pair = build.pair()
+    verdict = _judged(build, _window(build, pair, rounds=1, other={("k4", 1, 8): (0, 1)}), pair)
+
+    assert (verdict.outcome, verdict.reason) == (Outcome.FAIL, "outputs-differ")
     assert verdict.flags == ("off ran once, so whether it repeats its own answers is not known",)
 
 

@@ -153,6 +153,41 @@ def test_extra_fields_shadow_nothing(build: type[Build], name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("top_logprobs", "asks for logprobs, which the profile leaves off"),
+        ("logprob_token_ids", "asks for logprobs, which the profile leaves off"),
+        ("prompt_logprobs", "asks for logprobs, which no server gives in a stream"),
+        ("prompt_embeds", "is a prompt beside the profile's own"),
+    ],
+)
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_extra_fields_that_contradict_the_profile_are_refused(
+    build: type[Build], api: str, *, name: str, why: str
+) -> None:
+    """What every server would answer with HTTP 400 is a mistake of the gate file."""
+    with pytest.raises(UsageError) as raised:
+        build.profile(api=api, extra_body={name: 2})
+
+    assert str(raised.value) == f"RequestProfile: extra_body sets {name}, which {why}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"stop": ("a", "\ud83d")}, "stop has half a character, which cannot be sent"),
+        ({"extra_body": {"x": ["\ud83d"]}}, "extra_body has half a character, which cannot be sent"),
+        ({"extra_body": {"\ud83d": 1}}, "extra_body has half a character, which cannot be sent"),
+        ({"extra_body": {"x": 10**5000}}, "extra_body cannot be sent: "),
+    ],
+)
+def test_what_cannot_be_sent_is_refused(build: type[Build], changes: dict[str, Any], *, problem: str) -> None:
+    """A body that has no bytes is refused where it is written, not after the first boot."""
+    with pytest.raises(UsageError, match=f"^RequestProfile: {problem}"):
+        build.profile(**changes)
+
+
+@pytest.mark.parametrize(
     ("requests", "problem"),
     [
         ({8: 4}, "point c=8 has 4 requests; each of its 8 workers needs at least one"),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LINES = PromptFile("prompts.jsonl")
 TEXT = PromptFile("prompts.txt")
-TALK: list[JsonValue] = [{"role": "user", "content": "Why?"}]
+TALK: list[dict[str, JsonValue]] = [{"role": "user", "content": "Why?"}]
 
 
 def _jsonl(*values: object) -> str:
@@ -53,7 +53,7 @@ def _sent(made: PromptSet, *, field: str = "prompt") -> list[Any]:
 
 def test_lines_of_json_in_all_forms() -> None:
     """A text, token ids, an object with a prompt of either kind, and a conversation; blank lines are none."""
-    lines = ['"One"', "", "[1, 2]", '{"prompt": "Two", "id": 7}', '{"prompt": [3]}', json.dumps({"messages": TALK})]
+    lines = ['"One"', "", "[1, 2]", '{"prompt": "Two"}', '{"prompt": [3]}', json.dumps({"messages": TALK})]
     found = read_prompts(LINES, "\n".join(lines))
 
     assert [prompt.content for prompt in found] == ["One", [1, 2], "Two", [3], TALK]
@@ -99,8 +99,22 @@ def test_line_separators_inside_a_text_part_no_lines() -> None:
         ('{"messages": []}', "no conversation but [], where a list of objects with a role belongs"),
         (
             '{"messages": [{"content": "x"}]}',
-            'no conversation but [{"content": "x"}], where a list of objects with a role belongs',
+            'no conversation, for the role of {"content": "x"} is no text',
         ),
+        (
+            '{"messages": [{"role": 5, "content": "x"}]}',
+            'no conversation, for the role of {"role": 5, "content": "x"} is no text',
+        ),
+        ('{"messages": ["x"]}', 'no conversation but ["x"], where a list of objects with a role belongs'),
+        (r'{"messages": [{"role": "user", "content": "\ud83d"}]}', 'no text but half a character, {"messages": [{"'),
+        (r'{"messages": [{"role": "user", "\ud83d": "x"}]}', 'no text but half a character, {"messages": [{"'),
+        ('{"messages": [{"role": "user", "content": "x", "w": 1e999}]}', "no JSON that can be read, for 1e999 is out"),
+        ('{"messages": [{"role": "user", "content": "x", "w": -Infinity}]}', "no JSON, which has no -Infinity"),
+        (f"[{'7' * 5000}]", "no JSON"),
+        ('{"prompt": "x", "max_tokens": 5}', 'an object with "max_tokens", which is none of the known keys "prompt" '),
+        ('{"conversations": []}', 'an object with "conversations", which is none of the known keys "prompt" and "mes'),
+        ('{"prompt": "x", "prompt": "y"}', 'an object with "prompt" twice'),
+        ('{"messages": [{"role": "user", "content": "x", "content": "y"}]}', 'an object with "content" twice'),
     ],
 )
 def test_a_line_that_is_no_prompt_is_named(line: str, what: str) -> None:
@@ -108,10 +122,49 @@ def test_a_line_that_is_no_prompt_is_named(line: str, what: str) -> None:
     with pytest.raises(UsageError) as raised:
         read_prompts(LINES, f'"good"\n{line}\n')
 
-    assert str(raised.value) == (
-        f"prompts.jsonl:2 is {what}: write one prompt a line, as a JSON text, a list of token ids, or an object with "
-        f'"prompt" or "messages"'
+    assert str(raised.value).startswith(f"prompts.jsonl:2 is {what}")
+    assert str(raised.value).endswith(
+        ': write one prompt a line, as a JSON text, a list of token ids, or an object with "prompt" or "messages"'
     )
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        {},
+        {"content": None},
+        {"content": 5},
+        {"content": []},
+        {"content": [5]},
+        {"tool_calls": []},
+        {"tool_calls": ["f"]},
+    ],
+)
+def test_a_message_that_says_nothing_is_refused(says: dict[str, Any]) -> None:
+    """Every server refuses a message without content that calls no tool: it is named before any server runs."""
+    with pytest.raises(UsageError) as raised:
+        read_prompts(LINES, _jsonl({"messages": [*TALK, {"role": "assistant", **says}]}))
+
+    assert str(raised.value).startswith('prompts.jsonl:1 is no conversation, for {"role": "assistant"')
+    assert " has neither content (a text, or a list of its parts) nor tool_calls (a list of objects): " in str(
+        raised.value
+    )
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        {"content": ""},
+        {"content": [{"type": "text", "text": "Why?"}]},
+        {"content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f"}}]},
+        {"tool_calls": [{"id": "1", "type": "function", "function": {"name": "f"}}]},
+    ],
+)
+def test_messages_of_all_kinds_are_read(says: dict[str, Any]) -> None:
+    """A text, a list of parts, or tool calls in place of a content, with whatever stands beside them."""
+    talk = [*TALK, {"role": "assistant", "name": "one", **says}]
+
+    assert [prompt.content for prompt in read_prompts(LINES, _jsonl({"messages": talk}))] == [talk]
 
 
 @pytest.mark.parametrize("path", ["prompts", "prompts.csv", "prompts.jsonl.gz", ""])
@@ -221,6 +274,16 @@ def test_conversations_go_to_the_chat_api(build: type[Build]) -> None:
             {},
             ("a", "b", {"messages": TALK}, "d"),
             "prompts.jsonl:3 has messages, which only the chat API takes: set api='chat'",
+        ),
+        (
+            {"api": "chat"},
+            ("Why?", "b", {"messages": TALK}, "d"),
+            "prompts.jsonl:3 is the same prompt as prompts.jsonl:1, out of the prefix cache: take one of the two out",
+        ),
+        (
+            {"api": "chat"},
+            ("a", {"messages": TALK}, {"messages": [dict(reversed(TALK[0].items()))]}, "d"),
+            "prompts.jsonl:3 is the same prompt as prompts.jsonl:2, out of the prefix cache: take one of the two out",
         ),
         (
             {"api": "chat"},

@@ -48,6 +48,13 @@ SECRET_FORMS = ["hf_abcdefghijklmnopqrstuvwx", "sk-proj-abc_DEF-0123456789"]
         "PWD",
         "MYSQL_PWD",
         "db-pwd",
+        "tokens",
+        "hf_tokens",
+        "bearer-tokens",
+        "headers.api_key[0]",
+        "api_key.0",
+        "kv.extra.api_key.value",
+        "tokens.1",
     ],
 )
 @pytest.mark.parametrize("value", ["hunter2", ["hunter2"]])

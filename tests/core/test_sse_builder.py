@@ -62,6 +62,30 @@ def test_a_builder_is_fed_as_the_reads_come(answer: tuple[list[str], bytes, list
     assert builder.finish() == timeline(reads)
 
 
+PARTS = st.fixed_dictionaries({key: st.text("ab", max_size=4) for key in ("reasoning", "content", "name", "arguments")})
+"""What an answer says, part by part."""
+
+
+def _spoken(parts: dict[str, str], *, chunk: int) -> str:
+    """Return the text of an answer whose tokens, single characters, come some in an event."""
+    tokens = [(part, character) for part, text in parts.items() for character in text]
+    stream = b""
+    for few in (tokens[start : start + chunk] for start in range(0, len(tokens), chunk)):
+        said = {part: "".join(character for of, character in few if of == part) for part in parts}
+        function = {"name": said.pop("name"), "arguments": said.pop("arguments")}
+        calls = [{"index": 0, "function": function}] if any(function.values()) else []
+        stream += _event(choices=[{"index": 0, "delta": {**said, "tool_calls": calls}}])
+    return timeline([Read(0.1, stream + DONE)]).text
+
+
+@given(PARTS, st.integers(2, 9))
+def test_tokens_in_one_event_say_what_single_ones_say(parts: dict[str, str], chunk: int) -> None:
+    """However many tokens come in an event, and of whatever parts, the text of the answer is the same."""
+    parts = {**parts, "name": parts["name"] and "f"}
+
+    assert _spoken(parts, chunk=chunk) == _spoken(parts, chunk=1)
+
+
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=10).map(sorted))
 def test_no_bytes_break_the_reader(stream: bytes, cuts: list[int]) -> None:
     """Whatever a server sends, the answer is complete or has an error; nothing is raised."""

@@ -75,7 +75,7 @@ def test_reasoning_under_both_names_is_said_once() -> None:
     """A server that sends a reasoning delta under its old and its new name says it once."""
     stream = _event(choices=[{"delta": {"reasoning": "r", "reasoning_content": "r"}, "finish_reason": "stop"}])
 
-    assert _seen(stream + USAGE + DONE).text == "r"
+    assert _seen(stream + USAGE + DONE).text == "r\x1eanswer\x1f"
 
 
 @pytest.mark.parametrize("count", [2**53 + 1, 10**400, -1, 1.5, "2"])

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
-from pytest_specgate.core import statistics
-from pytest_specgate.core.statistics import UNKNOWN_NOISE, Noise, Plan, choose, declared_noise, look, looks
+from pytest_specgate.core import rule, statistics
+from pytest_specgate.core.noise import LOG, UNKNOWN_NOISE, Noise, declared_noise, floor_of
+from pytest_specgate.core.plan import Plan, looks
+from pytest_specgate.core.statistics import look
 
 KNOWN = Noise(0.01, 5.0)
 
@@ -57,7 +60,7 @@ def test_declared_floor_is_a_standard_deviation_with_five_degrees_of_freedom() -
 @pytest.mark.parametrize("floor", [0.001, 0.004, 0.05, 0.5])
 def test_floor_of_undoes_the_declaration(floor: float) -> None:
     """The floor shown for a standard deviation is the one that was declared for it."""
-    assert statistics.floor_of(declared_noise(floor).sigma) == pytest.approx(floor)
+    assert floor_of(declared_noise(floor).sigma) == pytest.approx(floor)
 
 
 @pytest.mark.parametrize(
@@ -178,11 +181,11 @@ def test_choose_names_the_variance_it_uses(
     """The variance is own, calibrated or pooled by the rule, and says which, with its F ratio."""
     variance, degrees, source, f_ratio = expected
 
-    spread = choose(squares, df, noise)
+    spread = rule.choose(np.array([squares]), df, sigma=np.array([noise.sigma]), nu=noise.df, least_sd=LOG.least_sd)
 
     assert spread.variance == pytest.approx(variance)
-    assert (spread.df, spread.source) == (degrees, source)
-    assert spread.f_ratio == (None if f_ratio is None else pytest.approx(f_ratio))
+    assert (spread.df[0], rule.SOURCES[spread.source[0]]) == (degrees, source)
+    assert spread.ratio[0] == pytest.approx(np.nan if f_ratio is None else f_ratio, nan_ok=True)
 
 
 def test_no_judgement_between_looks() -> None:
@@ -253,7 +256,7 @@ def test_futility_needs_three_degrees_of_freedom() -> None:
     seen = look([-0.02, 0.0], delta=0.01, noise=Noise(0.002, 10), plan=Plan((2, 4, 6)))
 
     assert seen.decision_chance is not None
-    assert seen.decision_chance < statistics.FUTILITY
+    assert seen.decision_chance < rule.FUTILITY
     assert (seen.df, seen.decision) == (1, "CONTINUE")
 
 

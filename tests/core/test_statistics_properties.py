@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_specgate.core.statistics import UNKNOWN_NOISE, Look, Noise, Plan, look, looks
+from pytest_specgate.core.noise import UNKNOWN_NOISE, Noise
+from pytest_specgate.core.plan import Plan, looks
+from pytest_specgate.core.statistics import Look, look
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
-from pytest_specgate.core import statistics
-from pytest_specgate.core.statistics import UNKNOWN_NOISE, Noise, Plan, choose, look, looks
+from pytest_specgate.core import rule, statistics
+from pytest_specgate.core.noise import LOG, UNKNOWN_NOISE, Noise, declared_noise
+from pytest_specgate.core.plan import Plan, looks
+from pytest_specgate.core.statistics import look
 
 T_DF = (1, 2, 3, 4, 5, 9, 10, 11, 13, 15)
 T_POINTS = {
@@ -91,7 +94,7 @@ def _percent(value: float | None) -> str:
 @pytest.mark.parametrize(("tail", "df", "point"), T_ROWS)
 def test_t_quantile(tail: float, df: int, *, point: str) -> None:
     """Student's t quantiles equal the published ones in all printed digits."""
-    assert f"{statistics._t(tail, df):.5f}" == point
+    assert f"{float(rule.quantile(tail, df)):.5f}" == point
 
 
 @pytest.mark.parametrize(("own_df", "calibrated_df", "point"), F_ROWS)
@@ -99,11 +102,11 @@ def test_f_test_rejects_from_its_critical_value_on(own_df: int, calibrated_df: i
     """The calibration is dropped above the published F value and kept below it."""
     noise = Noise(0.01, calibrated_df)
 
-    below = choose((point - 1e-5) * noise.sigma**2 * own_df, own_df, noise)
-    above = choose((point + 1e-5) * noise.sigma**2 * own_df, own_df, noise)
+    squares = np.array([point - 1e-5, point + 1e-5]) * noise.sigma**2 * own_df
+    found = rule.choose(squares, own_df, sigma=np.full(2, noise.sigma), nu=noise.df, least_sd=LOG.least_sd)
 
-    assert (below.df, below.source) == (own_df + calibrated_df, "own > calibrated")
-    assert (above.df, above.source) == (own_df, "own (calibration rejected)")
+    assert list(found.df) == [own_df + calibrated_df, own_df]
+    assert [rule.SOURCES[code] for code in found.source] == ["own > calibrated", "own (calibration rejected)"]
 
 
 @pytest.mark.parametrize("line", VERDICTS.strip().splitlines())
@@ -138,7 +141,7 @@ def test_four_rounds_of_real_boots(row: str) -> None:
 )
 def test_one_round_of_the_published_case(margin: float, family: int, *, decision: str) -> None:
     """One round of -0.83 % under a declared floor of 0.4 % is decided as published; more thresholds ask for more."""
-    noise = statistics.declared_noise(0.004)
+    noise = declared_noise(0.004)
     delta = statistics.log_margin(margin, higher_is_better=True)
 
     seen = look([-0.0083], delta=delta, noise=noise, plan=Plan(looks(1, noise), family))

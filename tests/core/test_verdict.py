@@ -166,9 +166,3 @@ def test_a_verdict_holds_no_nan(build: type[Build], field: str) -> None:
 def test_case_142_words_follow_the_direction(metric: str, change: float, *, words: str) -> None:
     """Case 142: the sign is that of the raw change, the word that of its direction."""
     assert change_words(change, metric_name=metric) == words
-
-
-@pytest.mark.parametrize(("kind", "words"), [("not_worse", "not worse than"), ("better", "better than")])
-def test_kind_in_words(build: type[Build], kind: str, *, words: str) -> None:
-    """The kind of a claim reads as words."""
-    assert _verdict(build, PASS).model_copy(update={"kind": kind}).kind_words == words

@@ -57,15 +57,55 @@ def test_servers_see_the_devices_of_their_job_and_no_others(gate_folder: GateFol
 @pytest.mark.parametrize(
     ("variable", "text", "sentence"),
     [
-        ("SPECGATE_ENGINE_ENV", "A=1 B", "SPECGATE_ENGINE_ENV has 'B', which is no NAME=VALUE"),
+        ("SPECGATE_ENGINE_ENV", "B A=1", "SPECGATE_ENGINE_ENV has 'B', which is no NAME=VALUE"),
+        ("SPECGATE_ENGINE_ENV", "A=1 B", "SPECGATE_ENGINE_ENV has a word after A=, which is no NAME=VALUE: put values"),
         ("SPECGATE_ENGINE_ENV", "=1", "SPECGATE_ENGINE_ENV has '=', which is no NAME=VALUE"),
         ("SPECGATE_ENGINE_ARGS", "--x 'y", "SPECGATE_ENGINE_ARGS cannot be read as words: No closing quotation"),
+        (
+            "SPECGATE_ENGINE_COMMAND",
+            "python 'x",
+            "SPECGATE_ENGINE_COMMAND cannot be read as words: No closing quotation",
+        ),
+        *[
+            ("SPECGATE_ENGINE_ARGS", f"--seed 3 {text}", f"SPECGATE_ENGINE_ARGS has --{name}, which is set by the gate")
+            for text, name in {
+                "--model=other": "model",
+                "--model other": "model",
+                "--host 0.0.0.0": "host",
+                "--port=8123": "port",
+                "--served-model-name x": "served-model-name",
+                "--served_model_name=x": "served-model-name",
+                "--served x": "served-model-name",
+            }.items()
+        ],
     ],
 )
 def test_what_cannot_be_read_is_refused(gate_folder: GateFolder, variable: str, text: str, sentence: str) -> None:
     """A value that is no list of words, or of variables, is a usage error that quotes it."""
     gate_folder.write("test_gate.py", GATE)
-    run = gate_folder.run(variables={variable: text})
+    run = gate_folder.run(engine=None, variables={variable: text})
 
     assert run.exit_code == 4
     assert sentence in run.output
+    assert "INTERNALERROR" not in run.output
+
+
+def test_secrets_of_a_session_are_in_no_failure(gate_folder: GateFolder) -> None:
+    """The command that measures again names what was set, and no key, however it was quoted; so does the report."""
+    gate_folder.write("test_gate.py", GATE.replace("not_worse", "better").replace('margin="90%"', 'by="900%"'))
+    run = gate_folder.run(
+        "--specgate-engine-args=--api-key 'open sesame' --seed 3",
+        "--specgate-engine-env=AWS_SECRET_ACCESS_KEY=s3cr3tvalue HF_TOKEN='top s3cr3tvalue' PLAIN='a b'",
+        variables={"OWN_API_KEY": "inherited-value"},
+    )
+    failure = next(iter(run.cases.values())).failure or ""
+    junit = (gate_folder.folder / "junit.xml").read_text(encoding="utf-8")
+    again = next(line for line in failure.splitlines() if "--specgate-engine-env=" in line)
+
+    assert run.exit_code == 1, run.output
+    assert "PLAIN=a b" in again
+    assert "AWS_SECRET_ACCESS_KEY=[redacted]" in again
+    assert "--seed 3" in again
+    for secret in ("s3cr3t", "sesame", "inherited-value"):
+        assert secret not in run.output
+        assert secret not in junit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import signal
 import subprocess
 import time
@@ -27,6 +28,35 @@ _OFFLINE_ENGINE = """\
 
 _OFFLINE_GATE = """\
     @gate(pair(arm("a", env={"OWN": "of the arm"}), arm("b", seed=1, env={"OWN": "of the arm"})), SPEED)
+    def test_gate(): pass
+    """
+
+# As vLLM with its default start method: the engine core is a fork that has inherited the listening socket.
+_HOLDING_ENGINE = """\
+    import os, signal, sys, threading, time
+
+    import psutil
+
+    from pytest_specgate.testing.main import main
+
+    def fork():
+        while not any(known.status == "LISTEN" for known in psutil.Process().net_connections()):
+            time.sleep(0.01)
+        if os.fork() == 0:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            signal.set_wakeup_fd(-1)
+            time.sleep(600)
+            os._exit(0)
+
+    threading.Thread(target=fork, daemon=True).start()
+    raise SystemExit(main())
+    """
+
+_HELD_GATE = """\
+    LOAD = load(requests={2: 20}, request_timeout_s=600)
+
+    @gate(pair(arm("dies", die_after_requests=7), arm("b", seed=1), profile=LOAD), CLAIM)
     def test_gate(): pass
     """
 
@@ -164,6 +194,20 @@ def test_the_environment_reaches_the_server(gate_folder: GateFolder) -> None:
     failure = str(run.cases[f"test_gate[{CLAIMS[0]}]"].failure)
 
     assert "with exit code 1: offline mode is enabled: 1, of the arm" in failure.partition("\n")[0]
+
+
+def test_case_71_a_death_is_noticed_though_its_connections_stay_open(gate_folder: GateFolder) -> None:
+    """Case 71: a fork holds the socket, so that nobody is refused; the load ends at once, and the log is shown."""
+    claim = 'not_worse("output_throughput", at=2, margin="90%", noise=FLOOR)'
+    gate_folder.write("engine.py", _HOLDING_ENGINE)
+    gate_folder.write("test_held.py", _HELD_GATE.replace("CLAIM", claim))
+    run = gate_folder.run(engine="python engine.py")
+    case = run.cases[f"test_gate[{CLAIMS[1]}]"]
+
+    assert (case.outcome, case.properties["specgate_reason"]) == ("INVALID", "server-died")
+    assert "arm dies: its server left with exit code 1: FATAL: " in str(case.failure)
+    assert re.search(r"; 1\d of 20 requests at c=2 failed", str(case.failure))
+    assert run.survivors == ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_specgate.adapters.processes import DEFAULT_LIMITS
 from pytest_specgate.adapters.storage import load_record
+from pytest_specgate.fixtures import LocalWiring
+from pytest_specgate.options import read_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +115,7 @@ def test_secrets_of_engine_command_and_body_are_kept(secret: str, configured: tu
     assert run.exit_code == 0
     assert secret not in run.output
     assert secret not in path.read_text(encoding="utf-8")
-    assert "--api-key [redacted]" in run.summary
+    assert "--api-key '[redacted]'" in run.summary
 
 
 def test_a_server_that_is_not_ready_in_time_is_given_up(gate_folder: GateFolder) -> None:
@@ -126,6 +129,40 @@ def test_a_server_that_is_not_ready_in_time_is_given_up(gate_folder: GateFolder)
         r"its server was not ready within 1\.5 s, .*HTTP 503: .* \(raise --specgate-start-limit\)\n", str(case.failure)
     )
     assert run.survivors == ()
+
+
+@pytest.mark.parametrize(("text", "seconds"), [(None, 20.0), ("60", 60.0)])
+def test_engines_are_wired_with_the_limits_and_records_of_the_session(
+    pytester: pytest.Pytester, text: str | None, seconds: float
+) -> None:
+    """All steps of an end follow the one option; windows and the fixture share lock, notes and leftovers."""
+    config = pytester.parseconfig(*([] if text is None else [f"--specgate-stop-limit={text}"]))
+    environment = {"SPECGATE_STATE_DIR": str(pytester.path / "state")}
+    wiring = LocalWiring(read_options(config, environment={}), root=pytester.path, say=print, environment=environment)
+    first, second = (wiring._launcher(pytester.path)._options for _ in range(2))
+
+    assert first.limits == DEFAULT_LIMITS.scaled(seconds)
+    assert (first.limits.interrupt_s, first.limits.memory_s) == (seconds, 3 * seconds)
+    assert first.notes is not None
+    assert first.notes._limits == first.limits
+    assert first.memory is not None
+    assert first.lock is second.lock is not None
+    assert first.leftovers is second.leftovers
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "sentence"),
+    [
+        ("lock-wait", "-1", "--specgate-lock-wait=-1 is not a number of at least 0"),
+        ("lock-wait", "nan", "--specgate-lock-wait=nan is not a number of at least 0"),
+        ("stop-limit", "0", "--specgate-stop-limit=0 is not a number above 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(pytester: pytest.Pytester, option: str, text: str, sentence: str) -> None:
+    """The sentence has the option, the value and the range."""
+    config = pytester.parseconfig(f"--specgate-{option}={text}")
+    with pytest.raises(pytest.UsageError, match=re.escape(sentence)):
+        read_options(config, environment={})
 
 
 def test_the_engine_command_is_part_of_the_record(healthy: GateRun) -> None:

@@ -63,6 +63,9 @@ _MISTAKES = {
         r"few\.jsonl has 2 prompts, and the profile needs 3, 1 of them for the warm-up: add prompts to it, or lower "
     ),
     'prompts=PromptFile("bad.jsonl"), input_tokens=None': r"bad\.jsonl:2 is no JSON: write one prompt a line",
+    'prompts=PromptFile("talks.jsonl"), input_tokens=None, api="chat"': (
+        r"talks\.jsonl:3 is the same prompt as talks\.jsonl:1, out of the prefix cache: take one of the two out"
+    ),
 }
 
 
@@ -170,6 +173,7 @@ def test_a_file_that_cannot_be_used_stops_at_collection(fields: str, gate_folder
     """One sentence, no traceback, and no server is started."""
     gate_folder.write("few.jsonl", '"One"\n"Two"\n')
     gate_folder.write("bad.jsonl", '"One"\nTwo\n')
+    gate_folder.write("talks.jsonl", '"One"\n"Two"\n{"messages": [{"content": "One", "role": "user"}]}\n')
     gate_folder.write(
         "test_file.py",
         f"""\

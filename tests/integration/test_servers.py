@@ -118,6 +118,24 @@ _OF_ONE_NAME = """\
     """
 
 
+_IN_USE = """\
+    import os
+    from pathlib import Path
+
+    from pytest_specgate.adapters.locks import MachineLock
+
+    LOCKS = Path(os.environ["SPECGATE_STATE_DIR"]) / "locks"
+
+
+    def test_in_use(vllm_server):
+        with MachineLock(None, folder=LOCKS, wait_s=0, say=print):
+            vllm_server(arm("one"))
+
+
+    def test_free(vllm_server): assert vllm_server(arm("one")).process_ids()
+    """
+
+
 @pytest.fixture(scope="module")
 def handed_out(new_gate_folder: Callable[[], GateFolder]) -> GateRun:
     """Tests that ask for servers around a window of one round, whose results have a folder of their own."""
@@ -243,6 +261,26 @@ def test_a_server_that_dies_for_the_fixture_is_one_sentence_with_its_log(test: s
 def test_a_dead_arm_is_not_started_again_for_the_next_test(unserved: GateRun) -> None:
     """Asking for an arm equal to one that died is answered at once."""
     assert [word for word, _ in unserved.lifetimes] == ["began", "ended"]
+
+
+def test_a_machine_in_use_is_no_death_of_an_arm(gate_folder: GateFolder) -> None:
+    """Who is refused for the sake of another job is served as soon as that one has left."""
+    gate_folder.write("test_in_use.py", _IN_USE)
+    run = gate_folder.run("--specgate-lock-wait=0")
+    failure = str(run.cases["test_in_use"].failure)
+
+    assert "this machine was in use for 0 s by pid " in failure
+    assert failure.partition("\n")[0].endswith(": run it later, or raise --specgate-lock-wait")
+    assert run.cases["test_free"].failure is None
+
+
+def test_a_start_for_the_fixture_is_told(handed_out: GateRun) -> None:
+    """Who waits for a large model knows for what."""
+    told = [line for line in handed_out.output.splitlines() if line.endswith(": starting its server")]
+
+    assert [line.removeprefix("specgate: ").partition(":")[0] for line in told if "round" not in line] == [
+        "one", "two", "one",
+    ]  # fmt: skip
 
 
 def test_an_unprepared_model_for_the_fixture_is_one_sentence(unserved: GateRun) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 GATE = """\
     from pytest_specgate import Arm, ArmPair, RequestProfile, gate, noise_floor, not_worse
 
-    OFF = Arm("off", model="fake-model", args={"fake": {"step_s": 0.002}})
+    OFF = Arm("off", model="fake-model", args={"fake": {"step_s": 0.002, FAULT}})
     K4 = OFF.vary("k4", args={"speculative_config": {"method": "ngram", "num_speculative_tokens": 4}})
     LOAD = RequestProfile(input_tokens=16, output_tokens=32, requests={1: 10})
     PAIR = ArmPair(reference=OFF, candidate=K4, varies=VARIES, profile=LOAD, rounds=2, ALLOWED)
@@ -22,9 +22,29 @@ GATE = """\
     """
 
 
-def written(folder: GateFolder, allowed: str = "") -> None:
+ENGINE = """\
+    import sys
+
+    from pytest_specgate.testing.main import main
+
+    if "--speculative-config" in sys.argv:
+        print("WARNING 11-29 10:00:00 [__init__.py:1] min_p won't work with speculative decoding.", file=sys.stderr)
+    raise SystemExit(main())
+    """
+ASYNC = "scheduler_config.async_scheduling"
+TEST = "test_gate[c1-output_throughput-not_worse]"
+
+
+def written(folder: GateFolder, allowed: str = "", *, fault: str = "") -> None:
     """Write the gate file."""
-    folder.write("test_gate.py", GATE.replace("VARIES", '"args.speculative_config"').replace("ALLOWED", allowed))
+    text = GATE.replace("VARIES", '"args.speculative_config"').replace("ALLOWED", allowed).replace("FAULT", fault)
+    folder.write("test_gate.py", text)
+
+
+def other_engine(folder: GateFolder) -> str:
+    """Return a command of the fake vLLM that warns of something under speculation."""
+    folder.write("engine.py", ENGINE)
+    return "python engine.py"
 
 
 def test_a_switch_alone_and_yes_in_the_environment_mean_the_same(gate_folder: GateFolder) -> None:
@@ -39,6 +59,49 @@ def test_a_switch_alone_and_yes_in_the_environment_mean_the_same(gate_folder: Ga
     assert [run.exit_code for run in runs] == [0, 0], runs[0].output
     assert strict == [True, True]
     assert "engine-induced (0)  none" in runs[0].output
+
+
+def test_an_unlisted_difference_is_invalid_with_its_evidence(gate_folder: GateFolder) -> None:
+    """The failure in junit and the terminal show both values and the line of the log; a second round was booted."""
+    written(gate_folder, fault='"sync_under_speculation": True')
+    run = gate_folder.run("--specgate-strict", engine=other_engine(gate_folder))
+    case = run.cases[TEST]
+
+    assert (run.exit_code, case.outcome) == (1, "INVALID")
+    for text in (case.failure or "", run.summary):
+        assert f"servers of k4 against off also differ in {ASYNC}, log:min_p-won-t-work-with-" in text
+        assert f"engine-induced (2)  {ASYNC}: true -> false (one arm schedules" in text
+        assert 'log: "min_p won\'t work with speculative decoding." (candidate only)' in text
+        assert "speculative_config: none -> ngram, k=4" in text
+    assert len(run.record.boots) == 4
+    assert case.properties["specgate_engine_differences"].startswith(f"2 ({ASYNC}, log:min_p-")
+    assert case.properties["specgate_outputs"].startswith("outputs were not compared")
+
+
+def test_listed_differences_pass_and_are_kept(gate_folder: GateFolder) -> None:
+    """With a reason for each the pair is judged, and the record keeps the reasons."""
+    written(
+        gate_folder,
+        f'allow_engine_differences={{"{ASYNC}": "looked at"}}',
+        fault='"sync_under_speculation": True',
+    )
+    run = gate_folder.run("--specgate-strict")
+
+    assert run.exit_code == 0, run.output
+    assert "allowed: looked at" in run.summary
+    [pair] = run.record.pairs
+    assert pair.allow_engine_differences == {ASYNC: "looked at"}
+    assert [found["kind"] for found in pair.differences or () if found["id"] == ASYNC] == ["engine-induced"]
+
+
+def test_without_strict_a_failure_names_the_differences(gate_folder: GateFolder) -> None:
+    """A loss that is shown may come from what differs besides: the failure says so in one line."""
+    written(gate_folder, fault='"sync_under_speculation": True, "step_s_per_draft_token": 0.02, "acceptance": [0.0]')
+    run = gate_folder.run()
+    failure = run.cases[TEST].failure or ""
+
+    assert run.cases[TEST].outcome in {"FAIL", "INCONCLUSIVE"}
+    assert f"engine-induced differences: 1 ({ASYNC})" in failure
 
 
 def test_another_word_is_refused(gate_folder: GateFolder) -> None:

@@ -169,3 +169,65 @@ def test_case_134_a_run_that_ends_early_leaves_no_fork(gate_folder: GateFolder, 
 
     assert run.exit_code == (1 if arguments else 3)
     assert not any(map(_lives, _pids(gate_folder)))
+
+
+_IMMORTAL: Final = """\
+    import os, signal
+
+    import psutil
+
+    SPEEDS = (SPEED, not_worse("request_throughput", at=1, margin="90%", noise=FLOOR))
+    SEND, PIDS = psutil.Process.send_signal, []
+
+
+    def test_cannot_be_ended(vllm_server):
+        server = vllm_server(arm("deaf", ignore_sigterm=True, ignore_sigint=True))
+        PIDS.append(server.pid)
+        # As a process that hangs in the kernel: no signal reaches it.
+        os.kill(server.child.supervisor_pid, signal.SIGSTOP)
+        psutil.Process.send_signal = lambda *_: None
+
+
+    {first}
+
+
+    def test_server(vllm_server): vllm_server(arm("two", seed=2))
+    def test_again(vllm_server): vllm_server(arm("two", seed=2))
+
+
+    @gate(pair(arm("a", seed=3), arm("b", seed=4), profile=load(requests={{1: 3}})), *SPEEDS)
+    def test_gate(): pass
+
+
+    def test_ends():
+        psutil.Process.send_signal = SEND
+        os.kill(PIDS[0], signal.SIGKILL)
+        while psutil.pid_exists(PIDS[0]) and psutil.Process(PIDS[0]).status() != psutil.STATUS_ZOMBIE:
+            pass
+
+
+    def test_afterwards(vllm_server): assert vllm_server(arm("two", seed=2)).process_ids()
+    """
+
+_GATE_FIRST: Final = """@gate(pair(arm("c", seed=5), arm("d", seed=6)), *SPEEDS)
+    def test_first(): pass
+    """
+
+
+@pytest.mark.parametrize("first", ["", _GATE_FIRST], ids=["fixture", "gate"])
+def test_nothing_is_booted_beside_a_server_that_cannot_be_ended(gate_folder: GateFolder, first: str) -> None:
+    """Neither the fixture nor a window starts anything while it lives, and each test has the same reason."""
+    gate_folder.write("test_immortal.py", _IMMORTAL.format(first=first))
+    run = gate_folder.run("--specgate-stop-limit=0.4", engine=gate_folder.recorded_engine())
+    refused = [case for name, case in run.cases.items() if name.startswith(("test_first", "test_server", "test_again"))]
+    gated = [case for name, case in run.cases.items() if name.startswith("test_gate")]
+    reasons = {str(case.failure).partition("\n")[0] for case in refused}
+
+    assert run.exit_code == 1, run.output
+    assert [word for word, _ in run.lifetimes].count("began") == 2
+    assert len(refused) == (4 if first else 2)
+    assert len(reasons) == 1
+    assert "of the server could not be ended, so nothing is started while they live" in reasons.pop()
+    assert len(gated) == 2
+    assert all("INVALID (server-not-stopped): arm a: processes " in str(case.failure) for case in gated)
+    assert run.cases["test_afterwards"].failure is None

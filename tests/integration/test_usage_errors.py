@@ -120,6 +120,22 @@ MISTAKES: Final = {
         """arm("k4", args={"speculative_config": '{"num_speculative_tokens": 4}'})""",
         "speculative_config is a dict, so that what it declares can be proved; got ",
     ),
+    "k_as_text": (
+        """arm("k4", args={"speculative_config": {"method": "ngram", "num_speculative_tokens": "4"}})""",
+        "num_speculative_tokens is a whole number above 0, got '4'",
+    ),
+    "speculation_by_another_name": (
+        """arm("k4", args={"spec-tokens": 4})""",
+        "spec_tokens: declare speculation as speculative_config, a dict, so that it can be proved",
+    ),
+    "an_argument_twice": (
+        """arm("off", args={"max_model_len": 64, "max-model-len": 32})""",
+        "max_model_len is given twice, as 'max_model_len' and as 'max-model-len'; give it once",
+    ),
+    "two_revisions": (
+        """pair(arm("off"), arm("new", args={"revision": "abc"}), varies="args.revision")""",
+        "the revision is part of the request profile, so both must serve one",
+    ),
     "two_models": (
         'pair(Arm("a", model="x"), Arm("b", model="y"), varies="model")',
         "the model is part of the request profile",

@@ -10,7 +10,7 @@ import pytest
 from pytest_specgate.core import counters
 from pytest_specgate.core.arms import Arm, ArmPair, arms_of, boot_order
 from pytest_specgate.core.counters import CounterPage, Sample
-from pytest_specgate.core.gate import Gate, NoiseFloor, Threshold
+from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.identity import observed_fields
 from pytest_specgate.core.judge import judge
 from pytest_specgate.core.levels import level_label
@@ -24,6 +24,7 @@ from pytest_specgate.core.records import (
     RequestRecord,
     WindowRecord,
 )
+from pytest_specgate.core.thresholds import NoiseFloor, Threshold
 from pytest_specgate.reporting.messages import Judged, failure_text, window_lines
 
 if TYPE_CHECKING:

@@ -1,92 +1,89 @@
-"""Engine-induced differences as a reader sees them."""
+"""Engine-induced differences beside a verdict and beside the figures."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import dataclasses
+from typing import TYPE_CHECKING
 
-from pytest_specgate.core.differences import ABSENT, Difference, DifferenceReport, StartUp, engine_differences
-from pytest_specgate.core.resolved import flattened
-from pytest_specgate.core.startup_log import startup_lines
-from pytest_specgate.reporting.differences import difference_lines
+from pytest_specgate.core.records import StartUpRecord
+from pytest_specgate.reporting.differences import differences_in_short, pair_differences
 
-DATA = Path(__file__).parent.parent / "core" / "data"
+if TYPE_CHECKING:
+    from pytest_specgate.core.arms import ArmPair
+    from tests.reporting.conftest import Window
 
-
-def captured(arm: str) -> StartUp:
-    """Return what is kept of a captured boot."""
-    page = json.loads((DATA / f"{arm}_server_info.json").read_text())
-    lines = startup_lines((DATA / f"{arm}_server.log").read_text())
-    return StartUp(flattened(page["vllm_config"], page["vllm_env"]), lines)
+ASYNC = "scheduler_config.async_scheduling"
+NEWS = "WARNING [v.py] News"
 
 
-def test_the_captured_pair_is_told_group_by_group() -> None:
-    """Declared, engine-induced with their ids, what only the log says, and noise."""
-    report = engine_differences([captured("off")], [captured("ngram_k4")], varies=["args.speculative_config"])
-
-    assert "\n".join(difference_lines(report)) == (
-        "declared            speculative_config: none -> ngram, k=4, lookup 2..4\n"
-        '                    log: "Loading drafter model..." (candidate only; expected)\n'
-        "engine-induced (3)  scheduler_config.max_num_scheduled_tokens: none -> 2048 "
-        "(effective 2048 in both; the engine warns of it)\n"
-        "                    parallel_config.disable_nccl_for_dp_synchronization: true -> false "
-        "(no effect at data_parallel_size 1)\n"
-        '                    log: "min_p and logit_bias parameters won\'t work with speculative decoding." '
-        "(candidate only) [log:min_p-and-logit_bias-parameters-won-59abcd]\n"
-        'log only            "Async scheduling not supported with ngram-based speculative decoding and will be '
-        'disabled." (candidate only; resolved to false in both arms)\n'
-        "dropped (noise)     instance_id, vllm_env.VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME"
-    )
+def started(one: Window, *, changed: int, lines: dict[str, int] | None = None) -> Window:
+    """Return the window with starts of both arms, of which the candidate's has some other settings and lines."""
+    names = [ASYNC, *(f"x{place}" for place in range(1, changed))][:changed]
+    starts = {
+        "off": StartUpRecord(config={"same": 0, **dict.fromkeys(names, 1)}, lines={"ready": 1}),
+        "k4": StartUpRecord(config={"same": 0, **dict.fromkeys(names, 2)}, lines={"ready": 1, **(lines or {})}),
+    }
+    boots = [boot.model_copy(update={"startup": starts[boot.arm]}) for boot in one.record.boots]
+    return dataclasses.replace(one, record=one.record.model_copy(update={"boots": tuple(boots)}))
 
 
-def test_no_difference_is_said_too() -> None:
-    """Two horizons: the group that matters is never left out."""
-    report = engine_differences([captured("ngram_k4")], [captured("ngram_k7")], varies=["args.speculative_config"])
+def test_what_is_not_known_is_not_called_none(window: type[Window], k4_off: ArmPair) -> None:
+    """Nothing was kept of the starts, or one arm has no log."""
+    one = window.of(k4_off, speeds={})
 
-    assert "\n".join(difference_lines(report)[:2]) == (
-        "declared            speculative_config: ngram, k=4, lookup 2..4 -> ngram, k=7, lookup 2..4 "
-        "(differs in num_speculative_tokens)\n"
-        "engine-induced (0)  none"
-    )
+    assert differences_in_short(k4_off, one.record) == "not known, since nothing was kept of the starts of both arms"
 
 
-def test_what_was_not_read_is_not_called_none() -> None:
-    """A server that tells nothing of itself is no clean one; what was found elsewhere still counts."""
-    nothing = DifferenceReport((), ("resolved configuration", "start-up log"))
-    half = DifferenceReport((Difference("a", "engine-induced", 1, 2),), ("start-up log",))
-
-    assert difference_lines(nothing) == (
-        "engine-induced      not known: there is no resolved configuration and no start-up log of both arms",
-    )
-    assert difference_lines(half) == (
-        "engine-induced (1)  a: 1 -> 2",
-        "                    not known: there is no start-up log of both arms",
-    )
+def test_no_difference_is_none(window: type[Window], k4_off: ArmPair) -> None:
+    """Both were read, and nothing was found."""
+    assert differences_in_short(k4_off, started(window.of(k4_off, speeds={}), changed=0).record) == "none"
 
 
-def test_allowed_differences_bear_the_reason() -> None:
-    """Listed by id or by part of the path."""
-    found = (Difference("a.b", "engine-induced", 1, 2), Difference("c", "engine-induced", 1, 2))
-    lines = difference_lines(DifferenceReport(found), allowed={"x": "no", "a": "one rank only"})
+def test_differences_are_counted_and_named(window: type[Window], k4_off: ArmPair) -> None:
+    """The most telling first, those beyond the fifth as a number, and how many are allowed."""
+    one = started(window.of(k4_off, speeds={}), changed=7, lines={NEWS: 1})
+    allowing = dataclasses.replace(k4_off, allow_engine_differences={ASYNC: "known", "x1": "known"})
 
-    assert lines == ("engine-induced (2)  a.b: 1 -> 2 allowed: one rank only", "                    c: 1 -> 2")
-
-
-def test_long_texts_are_cut() -> None:
-    """A list of a hundred sizes, or a warning of a paragraph, does not fill the page."""
-    found = (
-        Difference("sizes", "engine-induced", list(range(100)), ABSENT),
-        Difference("log:x", "engine-induced", 1, 0, line="WARNING [a.py] " + "word " * 100),
-    )
-    lines = difference_lines(DifferenceReport(found))
-
-    assert lines[0].endswith("... -> (absent)")
-    assert max(map(len, lines)) < 160
-    assert lines[1].endswith('..." (reference only) [log:x]')
+    assert differences_in_short(k4_off, one.record) == f"8 ({ASYNC}, x1, x2, x3, x4 and 3 more)"
+    assert differences_in_short(allowing, one.record).startswith("8, 2 of them allowed (")
 
 
-def test_a_line_printed_more_often_says_how_often() -> None:
-    """Both arms print it."""
-    (line,) = difference_lines(DifferenceReport((Difference("log:x", "engine-induced", 1, 3, line="text"),)))
+def test_all_of_it_stands_beside_the_figures(window: type[Window], k4_off: ArmPair) -> None:
+    """Group by group, with what is allowed and does not occur."""
+    one = started(window.of(k4_off, speeds={}), changed=1)
+    allowing = dataclasses.replace(k4_off, allow_engine_differences={"gone": "was there once"})
+    lines = list(pair_differences(allowing, one.record))
 
-    assert line == 'engine-induced (1)  log: "text" (printed 1 and 3 times) [log:x]'
+    assert lines[:4] == [
+        "",
+        "differences of the servers of k4 against off, by resolved configuration and start-up log",
+        f"engine-induced (1)  {ASYNC}: 1 -> 2 (one arm schedules while the device computes, the other does not)",
+        "allowed, but not found: gone",
+    ]
+    assert lines[4] == "declared for off, and not told by its server: max_model_len"
+
+
+def test_what_a_server_tells_otherwise_is_shown_with_both_values(window: type[Window], k4_off: ArmPair) -> None:
+    """It may be the same thing in the server's words; a reader can tell."""
+    asked = k4_off.reference.vary("off", args={"attention_backend": "FLASH_ATTN"})
+    other = k4_off.candidate.vary("k4", args={"attention_backend": "FLASH_ATTN"})
+    start = StartUpRecord(config={"attention_config.backend": None}, lines={"ready": 1})
+    one = window.of(k4_off, speeds={})
+    boots = [boot.model_copy(update={"startup": start}) for boot in one.record.boots]
+    record = one.record.model_copy(update={"boots": tuple(boots)})
+    lines = list(pair_differences(dataclasses.replace(k4_off, reference=asked, candidate=other), record))
+    contrast = "declared attention_backend=FLASH_ATTN, the server says attention_config.backend=none"
+
+    assert f"off: {contrast}" in lines
+    assert f"k4: {contrast}" in lines
+
+
+def test_half_of_it_is_not_called_all(window: type[Window], k4_off: ArmPair) -> None:
+    """Where the log of an arm is missing, what was found in the configurations is told as a part."""
+    one = started(window.of(k4_off, speeds={}), changed=1)
+    empty = StartUpRecord(config=dict.fromkeys(("same", ASYNC), 2), lines={"ready": 0})
+    for number in (1, 2):
+        one = one.edited("k4", number, edit=lambda boot: boot.model_copy(update={"startup": empty}))
+    short = differences_in_short(k4_off, one.record)
+
+    assert short == f"2 ({ASYNC}, same); the rest is not known: there is no start-up log of both arms"

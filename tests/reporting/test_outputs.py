@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_specgate.core.gate import Gate, OutputsThreshold
+from pytest_specgate.core.gate import Gate
+from pytest_specgate.core.thresholds import OutputsThreshold
 from pytest_specgate.reporting.messages import outcome_line
 from pytest_specgate.reporting.properties import properties
 
@@ -90,6 +91,16 @@ def test_invalid_pairs_are_not_compared(window: type[Window], k4_off: ArmPair) -
     )
 
 
+def test_an_invalid_verdict_says_it_too(window: type[Window], k4_off: ArmPair) -> None:
+    """The failure text has the line, whether the pair is invalid or one of its points."""
+    dead = window.of(k4_off, speeds={}).with_death("k4", 1).gated().failure()
+    point = window.of(k4_off, speeds={}).with_requests("k4", 1, at=1, closed_s=-1.0).gated().failure()
+
+    assert "    outputs were not compared: no point of both arms can be judged; no accuracy check ran" in dead
+    assert point[0].startswith("INVALID (impossible-value): ")
+    assert len([line for line in point if line.startswith("    outputs: 32 of 32 answers equal ")]) == 1
+
+
 def test_invalid_points_are_left_out(window: type[Window], k4_off: ArmPair) -> None:
     """A point with an impossible value contributes no answers."""
     one = window.of(k4_off, speeds={}).with_requests("k4", 1, at=1, closed_s=-1.0)
@@ -115,9 +126,9 @@ def test_a_failure_text_has_the_line_too(window: type[Window], k4_off: ArmPair) 
 
 def test_a_claim_on_answers_has_its_row(window: type[Window], k4_off: ArmPair) -> None:
     """The table shows the worst share, that of each round, and the outcome with the claim."""
-    one = _claiming(_other(window.of(k4_off, speeds={}), "k4", 2, count=4), 0.9)
+    one = _claiming(_other(_other(window.of(k4_off, speeds={}), "k4", 1, count=3), "k4", 2, count=4), 0.9)
 
-    assert one.row("equal answers", 8) == "equal answers - - 75 % 100 % 75 % - FAIL (at least 90 %)"
+    assert one.row("equal answers", 8) == "equal answers - - 75 % 81.25 % 75 % - FAIL (at least 90 %)"
     assert outcome_line(one.judged()[0].verdicts, collected=1) == "1 of 1 threshold judged: 1 FAIL"
 
 
@@ -139,12 +150,12 @@ def test_an_invalid_claim_on_answers_has_no_share(window: type[Window], k4_off: 
 
 def test_the_failure_text_of_a_claim_on_answers(window: type[Window], k4_off: ArmPair) -> None:
     """It says how many answers differ, by round, where first, and what was claimed; there is no interval."""
-    lines = _claiming(_other(window.of(k4_off, speeds={}), "k4", 2, count=4), 0.9).failure()
+    lines = _claiming(_other(_other(window.of(k4_off, speeds={}), "k4", 1, count=3), "k4", 2, count=4), 0.9).failure()
 
     assert lines[0] == "FAIL: 12 of 16 answers at c=8 equal (75 %), in the worst of 2 rounds, asked for at least 90 %"
-    assert "    equal answers by round: 100 %  75 %" in lines
+    assert "    equal answers by round: 81.25 %  75 %" in lines
     assert "    claim: answers at c=8 equal in at least 90 % of each round" in lines
-    assert any("first difference in request 0 at c=8, round 2" in line for line in lines)
+    assert any("first difference in request 0 at c=8, round 1" in line for line in lines)
     assert not any(line.strip().startswith(("noise", "interval")) for line in lines)
 
 

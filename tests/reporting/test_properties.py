@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.core.verdict import Outcome
-from pytest_specgate.reporting.properties import properties
+from pytest_specgate.reporting.properties import pair_properties, properties
 
 if TYPE_CHECKING:
     from pytest_specgate.core.arms import ArmPair
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FIGURES = {
     "specgate_change", "specgate_change_low", "specgate_change_high", "specgate_rounds", "specgate_noise_sd",
-    "specgate_noise_df", "specgate_noise_source", "specgate_samples",
+    "specgate_noise_df", "specgate_noise_source", "specgate_samples", "specgate_smallest_margin",
 }  # fmt: skip
 DECLARED = {
     "specgate_outcome", "specgate_reason", "specgate_gate", "specgate_pair", "specgate_claim", "specgate_metric",
@@ -44,7 +44,9 @@ def test_names_carry_the_unit(window: type[Window], k4_off: ArmPair, metric: str
     """Stored times are seconds, and every value's name says what it is in."""
     names = set(shown(window.of(k4_off, speeds={"k4": 1.2}).gated(metric, margin=0.3).verdict()))
 
-    assert names == DECLARED | FIGURES | {f"specgate_reference{unit}", f"specgate_candidate{unit}"}
+    factors = {name for name in names if name.endswith(("step_change", "second_change", "decoding_change"))}
+    assert names - factors == DECLARED | FIGURES | {f"specgate_reference{unit}", f"specgate_candidate{unit}"}
+    assert bool(factors) == metric.startswith(("output", "decode"))
 
 
 def test_values_are_those_of_the_verdict(window: type[Window], k4_off: ArmPair) -> None:
@@ -106,3 +108,14 @@ def test_an_expectation_changes_no_property(window: type[Window], k4_off: ArmPai
 
     assert shown(verdict) == before
     assert before["specgate_outcome"] == "FAIL"
+
+
+def test_what_stands_beside_every_verdict_is_a_property_too(window: type[Window], k4_off: ArmPair) -> None:
+    """With junit alone a reader learns in what the servers differ, and whether answers were compared."""
+    one = window.of(k4_off, speeds={})
+    found = dict(pair_properties(k4_off, one.record))
+    dead = dict(pair_properties(k4_off, one.with_death("k4", 2).record))
+
+    assert str(found["specgate_outputs"]).startswith("outputs: 52 of 52 answers equal between k4 and off")
+    assert str(found["specgate_engine_differences"]).startswith("not known")
+    assert str(dead["specgate_outputs"]).startswith("outputs were not compared")

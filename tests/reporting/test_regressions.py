@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_specgate.core.gate import Gate, NoiseFloor, Threshold
+from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.judge import judge
 from pytest_specgate.core.speculation import pool
+from pytest_specgate.core.thresholds import NoiseFloor, Threshold
 from pytest_specgate.reporting import tables
 from pytest_specgate.reporting.messages import failure_text
 

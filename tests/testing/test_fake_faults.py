@@ -136,6 +136,19 @@ def test_reported_k_may_differ_from_the_truth(config: dict[str, Any] | None, cla
     assert (speculative and speculative["num_speculative_tokens"]) == claimed
 
 
+@pytest.mark.parametrize(
+    ("config", "lost", "told"),
+    [({"num_speculative_tokens": 4}, True, False), ({"num_speculative_tokens": 4}, False, True), (None, True, True)],
+)
+def test_speculation_may_change_another_setting(config: dict[str, Any] | None, *, lost: bool, told: bool) -> None:
+    """The configuration page tells synchronous scheduling under speculation only, and only where it is programmed."""
+    settings = FakeSettings(sync_under_speculation=lost)
+    with fake_vllm(settings, speculative_config=config, environment={"VLLM_SERVER_DEV_MODE": "1"}) as server:
+        info = httpx.get(f"{server.url}/server_info?config_format=json").json()
+
+    assert info["vllm_config"]["scheduler_config"]["async_scheduling"] is told
+
+
 def test_death_cuts_a_stream() -> None:
     """After the set number of requests the process dies with code 1 in the middle of the next stream."""
     with fake_vllm(FakeSettings(die_after_requests=1)) as server:

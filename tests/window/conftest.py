@@ -15,12 +15,13 @@ from pytest_specgate.core import counters
 from pytest_specgate.core.arms import Arm, ArmPair
 from pytest_specgate.core.counters import CounterPage, Sample
 from pytest_specgate.core.errors import ScrapeError, ServerDiedError
-from pytest_specgate.core.gate import Gate, NoiseFloor, Threshold
+from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.levels import Level, level_id
 from pytest_specgate.core.ports import CpuReading, Ports
 from pytest_specgate.core.profile import RequestProfile
 from pytest_specgate.core.records import ChunkGaps, ClientRecord, PointLoad, RequestRecord, WindowRecord
-from pytest_specgate.window import WindowPlan, measure
+from pytest_specgate.core.thresholds import NoiseFloor, Threshold
+from pytest_specgate.window import CalibrationPlan, WindowPlan, calibrate, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -132,6 +133,7 @@ class World:
         told: every line of progress.
         dead: whether the running server has left.
         attached: whether servers run elsewhere.
+        boot_takes_s: what every boot takes on the host's clock.
         files: of the user, by path.
     """
 
@@ -149,13 +151,22 @@ class World:
         self.told: list[str] = []
         self.dead = False
         self.attached = False
+        self.boot_takes_s = 60.0
         self.files: dict[str, str] = {}
         self._boots: Counter[str] = Counter()
 
-    def measure(self, *pairs: ArmPair, gates: Sequence[Gate] = ()) -> WindowRecord:
+    def measure(self, *pairs: ArmPair, gates: Sequence[Gate] = (), until_s: float | None = None) -> WindowRecord:
         """Measure a window in this world."""
-        ports = Ports(engine=self, load=self, pages=self, prompts=self, host=FakeHost(), store=self, progress=self)
-        return measure(WindowPlan(pairs, tuple(gates)), ports)
+        return measure(WindowPlan(pairs, tuple(gates), until_s=until_s), self.ports())
+
+    def calibrate(self, *arms: Arm, profile: RequestProfile, boots: int) -> WindowRecord:
+        """Boot arms several times in a row in this world."""
+        return calibrate(CalibrationPlan(arms, profile, boots), self.ports())
+
+    def ports(self) -> Ports:
+        """Return the outside world; each boot takes `boot_takes_s`."""
+        host = FakeHost(lambda: self.boot_takes_s * sum(self._boots.values()))
+        return Ports(engine=self, load=self, pages=self, prompts=self, host=host, store=self, progress=self)
 
     def starts(self) -> list[str]:
         """Return the arms in the order of their boots."""
@@ -223,8 +234,8 @@ class World:
         assert isinstance(server, Boot)
         return {}
 
-    def tokenize(self, server: Any, text: str) -> list[int]:
-        """Return one token a byte."""
+    def tokenize(self, server: Any, text: str, _: Mapping[str, JsonValue] | None = None) -> list[int]:
+        """Return one token a byte, whatever the requests ask for."""
         assert isinstance(server, Boot)
         if self.diary[-1] != "tokenize":
             self.diary.append("tokenize")
@@ -276,8 +287,9 @@ class World:
 class FakeHost:
     """Port `Host`: a machine on which others use half a CPU, and whose clock ticks once a reading."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._ticks = 0
+        self._clock = clock
 
     def facts(self) -> dict[str, JsonValue]:
         """Return the machine's facts."""
@@ -287,6 +299,10 @@ class FakeHost:
         """Return the time."""
         self._ticks += 1
         return f"2026-11-29T12:00:{self._ticks:02d}+00:00"
+
+    def clock_s(self) -> float:
+        """Return the time that all boots took so far."""
+        return self._clock()
 
     def other_cpu(self, ours: frozenset[int]) -> CpuReading | None:
         """Read the CPU time of others, unknown in every third boot."""

@@ -9,9 +9,14 @@ import pytest
 
 from pytest_specgate.core.profile import sha256_of_text
 from pytest_specgate.core.prompt_files import PromptFile
+from tests.window.conftest import World
 
 if TYPE_CHECKING:
-    from tests.window.conftest import Declare, World
+    from collections.abc import Mapping
+
+    from pydantic import JsonValue
+
+    from tests.window.conftest import Declare
 
 TOKENS_OF_A_CHAT = 90
 
@@ -40,6 +45,26 @@ def _any_boot(world: World, declare: type[Declare]) -> Any:
     """Return a running server."""
     with world.start(declare.arm()) as boot:
         return boot
+
+
+class _Begins(World):
+    """A world whose tokenizer begins every text with a special token, unless a request wants none."""
+
+    def tokenize(self, server: Any, text: str, extra: Mapping[str, JsonValue] | None = None) -> list[int]:
+        """Return one token a byte, behind the one that begins a text."""
+        wanted = (extra or {}).get("add_special_tokens", True)
+        return [*([256] if wanted else []), *super().tokenize(server, text)]
+
+
+@pytest.mark.parametrize(("extra", "length"), [({}, 23), ({"add_special_tokens": False}, 24)])
+def test_prompts_are_counted_with_the_special_tokens_that_they_get(
+    declare: type[Declare], extra: dict[str, Any], length: int
+) -> None:
+    """A prompt of 24 tokens has 24 bytes where requests ask for no special token, and one fewer where they get one."""
+    world = _Begins()
+    world.measure(declare.pair(None, 4, extra_body=extra))
+
+    assert {len(body["prompt"]) for body in _sent(world, "c8")} == {length}
 
 
 @pytest.mark.parametrize("api", ["completions", "chat"])

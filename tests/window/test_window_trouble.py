@@ -152,12 +152,12 @@ def test_a_failed_warm_up_stops_the_boot(world: World, declare: type[Declare]) -
         (
             "k4",
             {"method": "eagle3", "num_speculative_tokens": 4},
-            "method=ngram is declared, but the server resolved method=eagle3",
+            "method='ngram' is declared, but the server resolved method='eagle3'",
         ),
         (
             "off",
             {"num_speculative_tokens": 4},
-            "no speculation is declared, but the server runs it: {'num_speculative_tokens': 4}",
+            "no speculation is declared, but the server runs it: a method that it does not tell, k=4",
         ),
     ],
 )

@@ -1,0 +1,236 @@
+"""Calibration: what A/A windows of an arm tell of the noise of every metric at every point, kept by host class.
+
+An A/A window boots one arm several times in a row. What differs between its boots is noise and nothing else.
+
+History of the schema:
+
+1. first version
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Final
+
+from pydantic import Field
+
+from pytest_specgate.core import identity, validity
+from pytest_specgate.core.confounds import BUILD
+from pytest_specgate.core.declared import FreeJson
+from pytest_specgate.core.errors import InvalidError, RecordError
+from pytest_specgate.core.levels import level_id
+from pytest_specgate.core.metrics import DEFINITION_VERSION, METRICS, measure, metric
+from pytest_specgate.core.noise import arm_noise
+from pytest_specgate.core.profile import sha256_of
+from pytest_specgate.core.records import ArmNoise, Stored, redacted_arm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_specgate.core.arms import Arm
+    from pytest_specgate.core.levels import Level
+    from pytest_specgate.core.profile import RequestProfile
+    from pytest_specgate.core.records import BootRecord, WindowRecord
+
+SCHEMA_VERSION: Final = 1
+
+
+class NoiseFigure(Stored):
+    """The noise of a metric at a point, of one arm.
+
+    Attributes:
+        boots: of all windows.
+        sd: standard deviation of a paired difference of two boots: log units, or points of a share as a fraction.
+        df: its degrees of freedom.
+    """
+
+    boots: Annotated[int, Field(ge=2)]
+    sd: Annotated[float, Field(ge=0)]
+    df: Annotated[float, Field(gt=0)]
+
+
+class CalibrationWindow(Stored):
+    """One A/A window of one arm.
+
+    Attributes:
+        measured_at: wall-clock time of its start, ISO 8601 with zone.
+        engine: build of the engine that served it.
+        values: of every boot, in the order in which they ran, by point and metric, in the metric's unit.
+    """
+
+    measured_at: str
+    engine: dict[str, FreeJson]
+    values: dict[str, dict[str, tuple[float, ...]]]
+
+
+class ArmCalibration(Stored):
+    """All that is known of the noise of one arm under one load.
+
+    Attributes:
+        arm: its name when it was measured; what counts is the hash.
+        arm_sha256: of its model, arguments and environment: of everything but its name and its install of the engine.
+        profile_sha256: of the request profile.
+        metric_definition_version: of the formulas that the values were computed with.
+        windows: the A/A windows.
+        noise: what they amount to, by point and metric.
+    """
+
+    arm: str
+    arm_sha256: str
+    profile_sha256: str
+    metric_definition_version: int
+    windows: tuple[CalibrationWindow, ...] = Field(min_length=1)
+    noise: dict[str, dict[str, NoiseFigure]]
+
+    @classmethod
+    def of(cls, arm: Arm, profile: RequestProfile, windows: Sequence[CalibrationWindow]) -> ArmCalibration:
+        """Compute the noise that some windows amount to."""
+        return cls(
+            arm=arm.name,
+            arm_sha256=arm_sha256(arm),
+            profile_sha256=profile.fingerprint(),
+            metric_definition_version=DEFINITION_VERSION,
+            windows=tuple(windows),
+            noise=figures(windows),
+        )
+
+    def fits(self, arm: Arm, profile: RequestProfile) -> bool:
+        """Whether it is of this arm under this load, with figures that are still computed in the same way."""
+        mine = (self.arm_sha256, self.profile_sha256, self.metric_definition_version)
+        return mine == (arm_sha256(arm), profile.fingerprint(), DEFINITION_VERSION)
+
+
+class NoiseBook(Stored):
+    """The calibrations of one host class: content of ``baselines/<host class>/noise.json``.
+
+    Attributes:
+        schema_version: of this format.
+        host_class: for which it applies.
+        arms: calibrations, one for each arm and load.
+    """
+
+    schema_version: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)] = SCHEMA_VERSION
+    host_class: str
+    arms: tuple[ArmCalibration, ...] = ()
+
+    def verify(self) -> None:
+        """Compute every figure anew from its values.
+
+        Raises:
+            RecordError: a figure does not follow from the values beside it.
+        """
+        for entry in self.arms:
+            if entry.noise != figures(entry.windows):
+                raise RecordError(
+                    f"the noise of arm {entry.arm} does not follow from its windows: the file was edited by hand"
+                )
+
+    def of(self, arm: Arm, profile: RequestProfile) -> ArmCalibration | None:
+        """Return what is known of an arm under a load."""
+        return next((entry for entry in self.arms if entry.fits(arm, profile)), None)
+
+    def with_window(self, arm: Arm, profile: RequestProfile, window: CalibrationWindow) -> NoiseBook:
+        """Return the book with another A/A window; earlier ones of the same arm and load are kept."""
+        known = self.of(arm, profile)
+        windows = (*(known.windows if known else ()), window)
+        others = [entry for entry in self.arms if entry is not known]
+        entries = sorted([*others, ArmCalibration.of(arm, profile, windows)], key=_place)
+        return self.model_copy(update={"arms": tuple(entries)})
+
+    def noises(self, arms: Iterable[Arm], profile: RequestProfile) -> tuple[ArmNoise, ...]:
+        """Return what is known of the noise of some arms under a load, as a window keeps it."""
+        return tuple(
+            noise for arm in arms if (known := self.of(arm, profile)) for noise in _noises(arm, profile, known)
+        )
+
+
+def _place(entry: ArmCalibration) -> tuple[str, str, str]:
+    return entry.arm, entry.arm_sha256, entry.profile_sha256
+
+
+def _noises(arm: Arm, profile: RequestProfile, known: ArmCalibration) -> Iterator[ArmNoise]:
+    for at in profile.points:
+        for name, figure in known.noise.get(level_id(at), {}).items():
+            yield ArmNoise(
+                arm=arm.name,
+                at=at,
+                metric=name,
+                sd=figure.sd,
+                df=figure.df,
+                boots=figure.boots,
+                measured_at=known.windows[-1].measured_at,
+            )
+
+
+def arm_sha256(arm: Arm) -> str:
+    """Return the hash of what makes an arm: model, arguments, environment; not its name, not where its engine lies."""
+    flat = redacted_arm(arm).flat()
+    return sha256_of({path: value for path, value in flat.items() if path != "engine"})
+
+
+def figures(windows: Sequence[CalibrationWindow]) -> dict[str, dict[str, NoiseFigure]]:
+    """Return the noise by point and metric; of metrics that every window has at least two boots of."""
+    found: dict[str, dict[str, NoiseFigure]] = {}
+    for point in sorted({point for window in windows for point in window.values}):
+        names = sorted({name for window in windows for name in window.values.get(point, {})})
+        rows = {
+            name: _figure(name, [window.values.get(point, {}).get(name, ()) for window in windows]) for name in names
+        }
+        found[point] = {name: row for name, row in rows.items() if row is not None}
+    return found
+
+
+def _figure(name: str, values: Sequence[Sequence[float]]) -> NoiseFigure | None:
+    used = [list(window) for window in values if len(window) >= 2]
+    if not used or (not _linear(name) and any(value <= 0 for window in used for value in window)):
+        return None
+    scaled = used if _linear(name) else [[math.log(value) for value in window] for window in used]
+    noise = arm_noise(scaled)
+    return NoiseFigure(boots=sum(map(len, used)), sd=noise.sigma, df=noise.df)
+
+
+def _linear(name: str) -> bool:
+    return name in METRICS and metric(name).unit == "share"
+
+
+def window_of(arm: Arm, record: WindowRecord) -> CalibrationWindow:
+    """Return what an A/A window measured of an arm: every metric that all of its boots have.
+
+    Raises:
+        InvalidError: a boot or a point must not be judged, or the loads of the boots differ.
+    """
+    boots = record.boots_of(arm.name)
+    _refuse_invalid(arm, boots, record)
+    return CalibrationWindow(
+        measured_at=record.created_at,
+        engine={name: value for name, value in record.engine.get(arm.name, {}).items() if name in BUILD},
+        values={level_id(at): _values(boots, record.profile, at=at) for at in record.profile.points},
+    )
+
+
+def _refuse_invalid(arm: Arm, boots: Sequence[BootRecord], record: WindowRecord) -> None:
+    problems = [validity.boot_problem(arm, boot, record.profile) for boot in boots]
+    problems += [
+        validity.point_problem(arm, point, record.profile)
+        for boot, problem in zip(boots, list(problems), strict=True)
+        if problem is None
+        for point in boot.points
+    ]
+    problems.append(validity.drifted_between(boots))
+    first = next((problem for problem in problems if problem is not None), None)
+    if first is not None:
+        raise InvalidError(f"no calibration of {arm.name}: {first.message}")
+    report = identity.compare(boots)
+    if not report.identical:
+        raise InvalidError(f"no calibration of {arm.name}: {report.sentence}")
+
+
+def _values(boots: Sequence[BootRecord], profile: RequestProfile, *, at: Level) -> dict[str, tuple[float, ...]]:
+    found: dict[str, tuple[float, ...]] = {}
+    for name, row in METRICS.items():
+        points = [boot.point(at) for boot in boots]
+        values = [measure(name, point, profile).value for point in points if point is not None]
+        known = tuple(value for value in values if value is not None)
+        if row.gated and row.unit != "events" and len(known) == len(boots) >= 2:
+            found[name] = known
+    return found

@@ -1,0 +1,73 @@
+"""What is known of a threshold's noise before its window runs: calibrated, declared, or nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from pytest_specgate.core.noise import UNKNOWN_NOISE, Noise, pair_noise
+from pytest_specgate.core.thresholds import Threshold
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_specgate.core.arms import ArmPair
+    from pytest_specgate.core.levels import Level
+    from pytest_specgate.core.records import ArmNoise
+    from pytest_specgate.core.thresholds import IntervalThreshold
+
+_DAY: Final = 10
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a noise beforehand.
+
+    Attributes:
+        noise: as the rule takes it.
+        words: where it comes from, for the report; empty when nothing is known.
+        calibrated: whether it was measured, not declared.
+    """
+
+    noise: Noise
+    words: str = ""
+    calibrated: bool = False
+
+
+def known_noise(
+    threshold: IntervalThreshold, pair: ArmPair, noises: Sequence[ArmNoise], *, at: Level | None = None
+) -> Known:
+    """Return what is known of the noise of a threshold; a measured calibration replaces a declared floor.
+
+    Args:
+        threshold: the claim.
+        pair: its arms.
+        noises: calibrations of this machine.
+        at: load level; `None` for the threshold's own.
+    """
+    level = threshold.at if at is None else at
+    calibrated = calibrated_noise(threshold.metric, pair, noises, at=level)
+    # Calibrations of shares are in points, and say nothing of a relative change.
+    fits = threshold.row.unit != "share" or (isinstance(threshold, Threshold) and threshold.points)
+    floor = threshold.floor
+    if calibrated.noise.df and fits:
+        instead = f", instead of the declared {floor.words}" if floor and floor.fraction is not None else ""
+        return dataclasses.replace(calibrated, words=f"{calibrated.words}{instead}")
+    if floor is not None and floor.fraction is not None:
+        return Known(floor.noise, f"floor {floor.words}")
+    return Known(UNKNOWN_NOISE)
+
+
+def calibrated_noise(metric: str, pair: ArmPair, noises: Sequence[ArmNoise], *, at: Level) -> Known:
+    """Return what A/A windows of both arms of a pair tell of a metric at a point."""
+    found = {noise.arm: noise for noise in noises if (noise.metric, noise.at) == (metric, at)}
+    sides = [found.get(arm.name) for arm in pair.arms]
+    known = [side for side in sides if side is not None]
+    if not known:
+        return Known(UNKNOWN_NOISE)
+    texts = [f"{side.arm} by {side.boots} boots of {side.measured_at[:_DAY]}" for side in known]
+    never = [arm.name for arm, side in zip(pair.arms, sides, strict=True) if side is None]
+    if never:
+        texts.append(f"{never[0]} was never calibrated")
+    reference, candidate = (Noise(side.sd, side.df) if side else UNKNOWN_NOISE for side in sides)
+    return Known(pair_noise(reference, candidate), f"calibrated: {', '.join(texts)}", calibrated=True)

@@ -1,0 +1,61 @@
+"""Amounts with their units: how gate files write them, and how reports show them."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final
+
+from pytest_specgate.core.declared import fraction_of, seconds_of
+from pytest_specgate.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from pytest_specgate.core.metrics import Unit
+
+_AMOUNT: Final = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>\S.*?|)\s*")
+_POINTS: Final = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?:pp|points?)\s*")
+_SPELLINGS: Final[dict[Unit, tuple[str, ...]]] = {
+    "tokens/s": ("tokens/s", "tok/s"),
+    "tokens/s/GPU": ("tokens/s/GPU", "tok/s/GPU"),
+    "requests/s": ("requests/s", "/s"),
+    "tokens": ("tokens", "tok"),
+    "requests": ("requests",),
+    "events": ("", "times"),
+}
+
+
+def amount_of(name: str, text: object, unit: Unit) -> float:
+    """Read an amount with its unit, in the unit of a metric: ``"200ms"``, ``"250 tokens/s"``, ``"60%"``, ``"0"``.
+
+    Args:
+        name: what the user called it, for the message.
+        text: what the user wrote.
+        unit: of the metric.
+
+    Raises:
+        UsageError: there is no unit, another one, or no number.
+    """
+    if unit == "s":
+        return seconds_of(name, text)
+    if unit == "share":
+        return fraction_of(name, text)
+    match = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
+    if match is None or match["unit"] not in _SPELLINGS[unit] or not math.isfinite(float(match["number"])):
+        example = f"3 {_SPELLINGS[unit][0]}".strip()
+        raise UsageError(f"{name}={text!r} is no amount of this metric: write a number with its unit, as {example!r}")
+    return float(match["number"])
+
+
+def points_of(text: object) -> float | None:
+    """Read points of a share, ``"2pp"`` or ``"2 points"``, as a fraction (0.02); `None` for anything else."""
+    match = _POINTS.fullmatch(text) if isinstance(text, str) else None
+    return float(match["number"]) / 100 if match else None
+
+
+def amount_text(unit: Unit, value: float) -> str:
+    """Return an amount as a gate file would write it: ``200 ms``, ``250 tokens/s``, ``60 %``."""
+    if unit == "s":
+        return f"{1000 * value:g} ms" if value < 1 else f"{value:g} s"
+    if unit == "share":
+        return f"{100 * value:g} %"
+    return f"{value:g}" if unit == "events" else f"{value:g} {unit}"

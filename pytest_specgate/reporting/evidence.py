@@ -1,0 +1,130 @@
+"""What a verdict rests on, line by line: values, noise, interval, factors of a speed, what more rounds would bring."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pytest_specgate.core.arms import MAXIMUM_ROUNDS
+from pytest_specgate.core.factors import STEPS_PER_SECOND
+from pytest_specgate.core.levels import level_label
+from pytest_specgate.core.metrics import metric
+from pytest_specgate.core.plan import ALPHA_FAIL, ALPHA_PASS
+from pytest_specgate.core.planning import MOST_ROUNDS
+from pytest_specgate.core.statistics import raw_change
+from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, OUTPUTS_AGREE
+from pytest_specgate.core.units import amount_text
+from pytest_specgate.core.verdict import Outcome, change_words
+from pytest_specgate.reporting.figures import number, percent, span, unit_text, value_text
+from pytest_specgate.reporting.tables import noise_line, shares_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_specgate.core.gate import Gate
+    from pytest_specgate.core.verdict import FactorVerdict, Verdict
+
+_LIMITS: Final = ("at_least", "at_most")
+
+
+def evidence_lines(verdict: Verdict, gate: Gate) -> Iterator[str]:
+    """Yield what a judged verdict rests on; the claim stands among it."""
+    if verdict.kind == OUTPUTS_AGREE:
+        yield f"equal answers by round: {shares_text(verdict)}"
+        yield f"claim: {verdict.claim}"
+    elif verdict.kind in _LIMITS:
+        values = [amount_text(metric(verdict.metric).unit, value) for value in verdict.values]
+        yield f"by boot of {gate.pair.candidate.name}: {', '.join(values)}"
+        yield f"claim: {verdict.claim}"
+    elif verdict.kind == FASTER_ONLY_UP_TO:
+        yield from _curve_lines(verdict)
+        yield f"claim: {verdict.claim}"
+    else:
+        yield from _interval_lines(verdict, gate)
+
+
+def _curve_lines(verdict: Verdict) -> Iterator[str]:
+    for point in verdict.curve:
+        change = "-" if point.change is None else change_words(point.change, metric_name=verdict.metric)
+        shown = f"shown {point.sign}" if point.sign != "not shown" else "no change shown"
+        yield f"{level_label(point.at)}: {change}, interval {span(point.change_low, point.change_high)}: {shown}"
+    if verdict.curve:
+        levels, looks = counted(len(verdict.curve), "level"), counted(verdict.looks, "look")
+        yield f"intervals: two-sided, {100 * ALPHA_PASS:g} % in all for {levels} and {looks}"
+
+
+def _interval_lines(verdict: Verdict, gate: Gate) -> Iterator[str]:
+    row = metric(verdict.metric)
+    if verdict.reference is not None and verdict.candidate is not None:
+        reference, candidate = (value_text(row, value) for value in (verdict.reference, verdict.candidate))
+        mean = "means" if verdict.points else "geometric means"
+        yield (
+            f"{gate.pair.reference.name} {reference}, {gate.pair.candidate.name} {candidate} {unit_text(row)} "
+            f"({mean} of {counted(verdict.rounds, 'round')}; by round: {_by_round(verdict)})"
+        )
+    yield from factor_lines(verdict)
+    yield noise_line(verdict)
+    yield f"claim: {verdict.claim}"
+    shared = f"{counted(verdict.looks, 'look')} and, for FAIL, {counted(verdict.family, 'threshold')} of the gate"
+    levels = f"in all {100 * ALPHA_PASS:g} % for PASS and {100 * ALPHA_FAIL:g} % for FAIL"
+    yield f"interval: one-sided bounds, {levels}, shared by {shared}"
+    yield from prospect_lines(verdict)
+
+
+def _by_round(verdict: Verdict) -> str:
+    higher = metric(verdict.metric).higher_is_better
+    if verdict.points:
+        return ", ".join(f"{100 * (ratio if higher else -ratio):+.1f} points" for ratio in verdict.ratios)
+    return ", ".join(percent(raw_change(ratio, higher_is_better=higher)) for ratio in verdict.ratios)
+
+
+def factor_lines(verdict: Verdict) -> Iterator[str]:
+    """Say which factor of a speed moved, and what is left of the gated change beside them; nothing for others."""
+    if verdict.factors and verdict.residual is not None:
+        texts = [_factor_text(factor) for factor in verdict.factors]
+        yield f"speed: {', '.join(texts)}; residual {percent(raw_change(verdict.residual, higher_is_better=True))}"
+
+
+def _factor_text(factor: FactorVerdict) -> str:
+    """Return a factor with both values; steps per second are told as the time of a step, as people speak of it."""
+    name, change = factor.name, factor.change
+    values, unit = (factor.reference, factor.candidate), ""
+    if name == STEPS_PER_SECOND:
+        name, change, unit = "step time", 1 / (1 + change) - 1, " ms"
+        values = (1000 / factor.reference, 1000 / factor.candidate)
+    shown = f"{number(values[0])} -> {number(values[1])}{unit}"
+    if factor.change_low is None:
+        return f"{name} {percent(change)} ({shown}, its noise is not known)"
+    return f"{name} {percent(change)} ({shown})" if factor.moved else f"{name} unchanged ({shown}, {percent(change)})"
+
+
+def prospect_lines(verdict: Verdict) -> Iterator[str]:
+    """Say what this noise and so many rounds can show, and what an undecided claim needs."""
+    unit = "points" if verdict.points else "%"
+    if verdict.smallest_margin is not None and verdict.detectable is not None:
+        yield (
+            f"with {counted(verdict.rounds_planned, 'round')} of this noise: smallest usable margin "
+            f"{100 * verdict.smallest_margin:.2g} {unit}, a change of {100 * verdict.detectable:+.2g} {unit} is called "
+            f"FAIL in four of five runs"
+        )
+    if verdict.break_even_floor is not None:
+        yield f"this would be decided under any declared floor up to {100 * verdict.break_even_floor:.3g} %"
+
+
+def needs_lines(verdict: Verdict, again: str) -> Iterator[str]:
+    """Yield what to run next for a claim that could not be decided."""
+    if verdict.needs_rounds is None and verdict.sd is not None:
+        yield f"more than {MOST_ROUNDS} rounds would be needed: change the margin, or make the machine quieter"
+        yield f"measure again (a new sample, not a correction): {again}"
+        return
+    more = verdict.needs_rounds or min(MAXIMUM_ROUNDS, max(4, 2 * verdict.rounds_planned))
+    yield f"a new run needs about {more} rounds: {again} --specgate-rounds={more}"
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number with its noun: ``1 round``, ``2 rounds``."""
+    return f"{count} {what}{'s' if count != 1 else ''}"
+
+
+def is_undecided(verdict: Verdict) -> bool:
+    """Whether more rounds could decide it."""
+    return verdict.outcome == Outcome.INCONCLUSIVE and verdict.reason not in {"stopped", "outputs-not-repeatable"}

@@ -1,0 +1,156 @@
+"""What a session is going to do, before it does anything: boots, requests, minutes, and what can be decided by them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+from pytest_specgate.core import planning
+from pytest_specgate.core.arms import arms_of
+from pytest_specgate.core.known import known_noise
+from pytest_specgate.core.levels import level_label
+from pytest_specgate.core.plan import Plan, looks
+from pytest_specgate.core.thresholds import CurveThreshold, LimitThreshold, Threshold
+from pytest_specgate.reporting.evidence import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_specgate.core.arms import ArmPair
+    from pytest_specgate.core.gate import Gate
+    from pytest_specgate.core.noise import Noise
+    from pytest_specgate.core.records import ArmNoise
+    from pytest_specgate.core.thresholds import AnyThreshold
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlannedWindow:
+    """A window that is to be measured.
+
+    Attributes:
+        pairs: with one profile.
+        gates: on these pairs.
+        noise: calibrations that apply.
+        boot_s: what a boot of each arm took in an earlier window; `None` where none tells.
+    """
+
+    pairs: Sequence[ArmPair]
+    gates: Sequence[Gate]
+    noise: Sequence[ArmNoise]
+    boot_s: Mapping[str, float] | None
+
+    @property
+    def most_rounds(self) -> int:
+        """Rounds at most."""
+        return max(pair.rounds for pair in self.pairs)
+
+    @property
+    def least_rounds(self) -> int:
+        """Rounds until everything that is judged can have been judged; all of them where nothing is."""
+        firsts = [plan.looks[0] for gate in self.gates for plan in _plans(gate, self.noise) if plan.looks]
+        ungated = [pair.rounds for pair in self.pairs if pair.key not in {gate.pair.key for gate in self.gates}]
+        return max([*firsts, *ungated], default=self.most_rounds)
+
+
+def _plans(gate: Gate, noise: Sequence[ArmNoise]) -> list[Plan]:
+    return [gate.plan(threshold, noise) for threshold in gate.intervals]
+
+
+def plan_lines(windows: Sequence[PlannedWindow]) -> Iterator[str]:
+    """Yield the plan of a session, window by window."""
+    for number, window in enumerate(windows, start=1):
+        yield from _window_lines(window, number=number)
+        yield ""
+    boots = [_boots(window, rounds=window.most_rounds) for window in windows]
+    times = [_seconds(window, rounds=window.most_rounds) for window in windows]
+    known = [time for time in times if time is not None]
+    minutes = f", {_minutes(math.fsum(known))}" if known and len(known) == len(times) else ""
+    most = counted(sum(boots), "boot")
+    yield f"in all: {counted(len(windows), 'window')}, at most {most}{minutes}; nothing was started"
+
+
+def _window_lines(window: PlannedWindow, *, number: int) -> Iterator[str]:
+    profile = window.pairs[0].profile
+    arms = [arm.name for arm in arms_of(window.pairs)]
+    yield f"window {number}: {', '.join(arms)}"
+    least, most = window.least_rounds, window.most_rounds
+    yield (
+        f"  boots: {_boots(window, rounds=least)} to {_boots(window, rounds=most)} "
+        f"({counted(len(arms), 'arm')}, {least} to {counted(most, 'round')})"
+    )
+    counts = ", ".join(f"{count} at {level_label(at)}" for at, count in profile.requests.items())
+    total = sum(profile.requests.values()) + profile.warmup_requests
+    yield f"  requests: {total} a boot ({profile.warmup_requests} to warm up, {counts})"
+    first, last = (_seconds(window, rounds=rounds) for rounds in (least, most))
+    if first is None or last is None:
+        yield "  time: not known, since no earlier record of these arms under this load is among the results"
+    else:
+        yield f"  time: {_minutes(first)} to {_minutes(last)}, by what boots took in an earlier window"
+    for pair in window.pairs:
+        yield f"  {pair.title}: {counted(pair.rounds, 'round')} at most"
+        for gate in (gate for gate in window.gates if gate.pair.key == pair.key):
+            for threshold in gate.thresholds:
+                yield f"    {threshold.id}: {_prospects(threshold, gate, window.noise)}"
+
+
+def _boots(window: PlannedWindow, *, rounds: int) -> int:
+    """Return the boots of so many rounds; a pair with fewer rounds boots no more than its own."""
+    return sum(len(arms_of(_pairs_in(window, number))) for number in range(1, rounds + 1))
+
+
+def _pairs_in(window: PlannedWindow, number: int) -> list[ArmPair]:
+    return [pair for pair in window.pairs if number <= pair.rounds]
+
+
+def _seconds(window: PlannedWindow, *, rounds: int) -> float | None:
+    if window.boot_s is None:
+        return None
+    boots = [arm.name for number in range(1, rounds + 1) for arm in arms_of(_pairs_in(window, number))]
+    return math.fsum(window.boot_s[name] for name in boots)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def _prospects(threshold: AnyThreshold, gate: Gate, noises: Sequence[ArmNoise]) -> str:
+    """Say when a threshold is judged, and what can be seen then."""
+    if isinstance(threshold, LimitThreshold):
+        return "a limit, compared in every boot"
+    if not isinstance(threshold, Threshold | CurveThreshold):
+        return "a count in every round"
+    plan = gate.plan(threshold, noises)
+    after = f"judged after {', '.join(map(str, plan.looks))} {'round' if plan.looks == (1,) else 'rounds'}"
+    known = known_noise(threshold, gate.pair, noises)
+    if not known.noise.df:
+        return f"{after}; nothing is known of its noise beforehand"
+    if isinstance(threshold, CurveThreshold):
+        return f"{after}; {known.words}"
+    return f"{after}; {known.words}; {_figures(threshold, gate, known.noise)}"
+
+
+def _figures(threshold: Threshold, gate: Gate, noise: Noise) -> str:
+    """Return the planner's figures; what a calibration may understate is told beside them."""
+    n_max, family, unit = gate.pair.rounds, gate.family, "points" if threshold.points else "%"
+    claim = threshold.claim_on(noise)
+    texts = []
+    if threshold.kind == "not_worse":
+        rounds = planning.rounds_for(claim.delta, noise=noise, n_max=n_max, family=family)
+        texts.append(
+            "equal arms pass in fewer than four of five runs"
+            if rounds is None
+            else f"equal arms pass by round {rounds} in four of five runs"
+        )
+    assert looks(n_max, noise), "undecidable thresholds are refused before"
+    smallest = [
+        planning.smallest_margin(noise=one, n_max=n_max, family=family) for one in (noise, planning.pessimistic(noise))
+    ]
+    shown = [100 * threshold.raw_of(one) for one in smallest if one is not None]
+    texts.append(
+        f"smallest usable margin {shown[0]:.2g} {unit} (up to {shown[-1]:.2g} {unit}, were the noise understated)"
+    )
+    detectable = planning.detectable(claim.delta, noise=noise, n_max=n_max, family=family)
+    if detectable is not None and threshold.kind == "not_worse":
+        texts.append(f"a loss of {100 * threshold.raw_of(detectable):.2g} {unit} is called FAIL in four of five runs")
+    return ", ".join(texts)

@@ -1,0 +1,53 @@
+"""Secrets on command lines and in environments: found by the names that they are given under."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_specgate.core.secret_words import (
+    redacted_command,
+    redacted_words,
+    secrets_of_environment,
+    secrets_of_words,
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--api-key", "open sesame", "--seed", "3"], ["--api-key", "[redacted]", "--seed", "3"]),
+        (["--api-key=open sesame", "x"], ["--api-key=[redacted]", "x"]),
+        (["--api_key", "one", "two", "--x"], ["--api_key", "[redacted]", "[redacted]", "--x"]),
+        (["AWS_SECRET_ACCESS_KEY=a b", "A=b"], ["AWS_SECRET_ACCESS_KEY=[redacted]", "A=b"]),
+        (["-e", "HF_TOKEN=x", "vllm"], ["-e", "HF_TOKEN=[redacted]", "vllm"]),
+        (["--hub", "hf_abcdefghijklmnopqrst"], ["--hub", "[redacted]"]),
+        (["--x", '{"api_key": "own"}'], ["--x", '{"api_key": "[redacted]"}']),
+        (["--seed", "3", ""], ["--seed", "3", ""]),
+    ],
+)
+def test_values_of_secret_names_are_replaced(words: list[str], shown: list[str]) -> None:
+    """Whatever joins name and value; what is no secret stays as it is."""
+    assert redacted_words(words, lists=True) == shown
+
+
+def test_a_command_has_one_value_an_option() -> None:
+    """What follows may be the program that a launcher runs."""
+    words = ["run", "--api-key", "own", "vllm"]
+
+    assert redacted_command(words) == "run --api-key '[redacted]' vllm"
+    assert secrets_of_words(words) == {"own"}
+    assert secrets_of_words(words, lists=True) == {"own", "vllm"}
+
+
+def test_secrets_are_the_values_without_their_names() -> None:
+    """They can be cut out of what somebody prints; empty ones cannot."""
+    words = ["--api-key=open sesame", "HF_TOKEN=x", "--password", "", "--seed", "3"]
+
+    assert secrets_of_words(words, lists=True) == {"open sesame", "x"}
+
+
+def test_short_values_of_inherited_variables_are_no_secrets() -> None:
+    """They would be cut out of every log."""
+    environment = {"A_TOKEN": "longenough", "B_TOKEN": "short", "HOME": "/home/longenough"}
+
+    assert secrets_of_environment(environment) == {"longenough"}
