@@ -11,16 +11,25 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+from pytest_specgate.option_values import (
+    Given,
+    addresses_of,
+    arguments_of,
+    boots_of,
+    budget_of,
+    is_yes,
+    number_of,
+    variables_of,
+    word_of,
+    words_of,
+)
 
-N = TypeVar("N", int, float)
-D = TypeVar("D", float, None)
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +51,11 @@ class GateOptions:
         image_digest: of the container image that the engine comes from; `None` where it is not told.
         stop_limit_s: longest time that a server may take to end after SIGINT, in seconds; all that follows scales
             with it.
+        baselines: folder of what is committed: calibrations, by class of machine.
+        calibrate: boots of each arm in a row for a calibration; `None` for a session that judges.
+        plan: whether to print what would be done, and do nothing.
+        budget_s: longest time for all measuring of the session, in seconds; `None` for as long as it takes.
+        skip_inconclusive: whether what could not be decided is reported as skipped instead of failed.
         texts: the options that were set, wherever, by flag, as they were written; empty for switches.
     """
 
@@ -58,12 +72,22 @@ class GateOptions:
     attach: Mapping[str, str] = dataclasses.field(default_factory=dict)
     image_digest: str | None = None
     stop_limit_s: float = 20.0
+    baselines: Path = Path("baselines")
+    calibrate: int | None = None
+    plan: bool = False
+    budget_s: float | None = None
+    skip_inconclusive: bool = False
     texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def given(self) -> tuple[str, ...]:
         """The options that were set, as they would be typed, without secrets: to run something again alike."""
         return tuple(_typed(flag, text) for flag, text in self.texts.items())
+
+    @property
+    def has_calibrations(self) -> bool:
+        """Whether calibrations of any class of machine were committed."""
+        return any(self.baselines.glob("*/noise.json"))
 
     def rounds_of(self, arms: Iterable[str]) -> int | None:
         """Return n_max of a pair of arms, by name; `None` leaves it to the gate file.
@@ -154,6 +178,37 @@ _OPTIONS: Final = (
         "Longest time to wait for other gates on this machine, 0 to fail at once. Default: 3600.",
     ),
     _Option(
+        "baselines",
+        "FOLDER",
+        "Folder of what is committed: calibrations, by class of machine. Default: baselines, beside the ini file.",
+    ),
+    _Option(
+        "calibrate",
+        "yes|no",
+        "Whether to boot each arm several times in a row, and write down how far its figures scatter, instead of "
+        "judging. Default: no.",
+        switch=True,
+    ),
+    _Option("calibrate_boots", "N", "Boots of each arm for a calibration, 2 or more. Default: 6."),
+    _Option(
+        "plan",
+        "yes|no",
+        "Whether to print boots, requests, minutes and what can be decided by them, and do nothing. Default: no.",
+        switch=True,
+    ),
+    _Option(
+        "budget",
+        "TIME",
+        "Longest time for all measuring, as 40m or 1h30m: no round is begun that would not end in it, and the report "
+        "says what stays undecided. Default: as long as it takes.",
+    ),
+    _Option(
+        "inconclusive",
+        "fail|skip",
+        "Whether a threshold that could not be decided fails, or is reported as skipped with its reason; never as "
+        "passed. Default: fail.",
+    ),
+    _Option(
         "stop_limit",
         "SECONDS",
         "Longest time that a server may take to end after SIGINT. What follows takes in proportion: half of it after "
@@ -161,7 +216,6 @@ _OPTIONS: Final = (
         "the memory of its devices. Default: 20.",
     ),
 )
-_OWN_ARGUMENTS: Final = ("model", "served-model-name", "host", "port")
 _WORDS: Final = {"--specgate-engine-args": True, "--specgate-engine-command": False, "--specgate-engine-env": False}
 """Options that are read as words; whether an argument among them may have several values."""
 
@@ -190,18 +244,23 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
     return GateOptions(
         # Not resolved: a virtual environment's interpreter is a link, and only its own path means that environment.
         engine_python=here / Path(texts.get("engine_python", sys.executable)).expanduser(),
-        engine_command=tuple(_words(found["engine_command"])),
-        engine_args=_arguments(found["engine_args"]),
-        engine_env=_variables(found["engine_env"]),
-        attach=_addresses(found["attach"]),
+        engine_command=tuple(words_of(found["engine_command"])),
+        engine_args=arguments_of(found["engine_args"]),
+        engine_env=variables_of(found["engine_env"]),
+        attach=addresses_of(found["attach"]),
         image_digest=texts.get("image_digest"),
         results=here / Path(texts.get("results", "specgate-results")).expanduser(),
-        rounds=_number(found["rounds"], int, default=None),
-        start_limit_s=_number(found["start_limit"], float, default=600.0),
+        rounds=number_of(found["rounds"], int, default=None),
+        start_limit_s=number_of(found["start_limit"], float, default=600.0),
         devices=texts.get("devices"),
-        strict=_yes(found["strict"]),
-        lock_wait_s=_number(found["lock_wait"], float, default=3600.0, zero=True),
-        stop_limit_s=_number(found["stop_limit"], float, default=20.0),
+        strict=is_yes(found["strict"]),
+        lock_wait_s=number_of(found["lock_wait"], float, default=3600.0, zero=True),
+        stop_limit_s=number_of(found["stop_limit"], float, default=20.0),
+        baselines=_folder(config, texts.get("baselines")),
+        calibrate=boots_of(found["calibrate_boots"]) if is_yes(found["calibrate"]) else None,
+        plan=is_yes(found["plan"]),
+        budget_s=budget_of(found["budget"]),
+        skip_inconclusive=word_of(found["inconclusive"], "fail", "skip") == "skip",
         texts={
             option.flag: "" if option.switch else texts[option.name]
             for option in _OPTIONS
@@ -223,15 +282,7 @@ def _typed(flag: str, text: str) -> str:
     return f"{flag}={shlex.quote(text)}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Given:
-    """What the user wrote, and where."""
-
-    place: str
-    text: str
-
-
-def _given(config: pytest.Config, option: _Option, environment: Mapping[str, str]) -> _Given | None:
+def _given(config: pytest.Config, option: _Option, environment: Mapping[str, str]) -> Given | None:
     sources = (
         (option.flag, config.getoption(option.ini)),
         (option.variable, environment.get(option.variable)),
@@ -242,76 +293,10 @@ def _given(config: pytest.Config, option: _Option, environment: Mapping[str, str
             continue
         if not value.strip():
             raise pytest.UsageError(f"{place} is empty: give it a value or leave it out")
-        return _Given(place, str(value))
+        return Given(place, str(value))
     return None
 
 
-def _words(given: _Given | None) -> list[str]:
-    if given is None:
-        return []
-    try:
-        return shlex.split(given.text)
-    except ValueError as error:
-        raise pytest.UsageError(f"{given.place} cannot be read as words: {error}") from None
-
-
-def _arguments(given: _Given | None) -> tuple[str, ...]:
-    """Read arguments of servers; those that decide what is measured, and where, are not given by hand."""
-    words = tuple(_words(given))
-    for word in words:
-        name = word.partition("=")[0].removeprefix("--").replace("_", "-")
-        # A beginning of a name is the name, to the parser of the engine.
-        own = next(
-            (known for known in _OWN_ARGUMENTS if word.startswith("--") and name and known.startswith(name)), None
-        )
-        if given is not None and own is not None:
-            raise pytest.UsageError(f"{given.place} has --{own}, which is set by the gate itself: leave it out")
-    return words
-
-
-def _variables(given: _Given | None) -> dict[str, str]:
-    pairs = [word.partition("=") for word in _words(given)]
-    for (name, equals, _), before in zip(pairs, ["", *(name for name, _, _ in pairs)], strict=False):
-        if given is not None and not (name and equals):
-            # It may be the rest of a secret whose quotes were forgotten.
-            what = f"a word after {before}=" if before else repr(name + equals)
-            raise pytest.UsageError(f"{given.place} has {what}, which is no NAME=VALUE: put values in quotes")
-    return {name: value for name, _, value in pairs}
-
-
-def _addresses(given: _Given | None) -> dict[str, str]:
-    """Read addresses by name of the arm."""
-    urls = {name: url.rstrip("/") for name, url in _variables(given).items()}
-    for name, url in urls.items():
-        parts = urlsplit(url)
-        if given is not None and (parts.scheme != "http" or not parts.hostname or parts.path or parts.query):
-            raise pytest.UsageError(
-                f"{given.place} has {name}={parts.scheme}://{parts.hostname or ''}{parts.path}: the base address of a "
-                f"server is wanted, as http://10.0.0.5:8000"
-            )
-        if given is not None and (parts.username or parts.password):
-            raise pytest.UsageError(f"{given.place}: the address of {name} has a user name, which is not sent")
-    return urls
-
-
-def _yes(given: _Given | None) -> bool:
-    if given is None:
-        return False
-    if given.text not in {"yes", "no"}:
-        raise pytest.UsageError(f"{given.place}={given.text} is neither yes nor no")
-    return given.text == "yes"
-
-
-def _number(given: _Given | None, kind: Callable[[str], N], *, default: D, zero: bool = False) -> N | D:
-    if given is None:
-        return default
-    what = "a whole number" if kind is int else "a number"
-    limit = "of at least 0" if zero else "above 0"
-    refusal = pytest.UsageError(f"{given.place}={given.text} is not {what} {limit}")
-    try:
-        number = kind(given.text)
-    except ValueError:
-        raise refusal from None
-    if not (0 < number < float("inf") or (zero and number == 0)):
-        raise refusal
-    return number
+def _folder(config: pytest.Config, text: str | None) -> Path:
+    """Return the folder of what is committed: as typed here, or beside the ini file."""
+    return config.rootpath / "baselines" if text is None else config.invocation_params.dir / Path(text).expanduser()

@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Turn each threshold of a gate into one test item."""
     if metafunc.definition.get_closest_marker(GATE_MARK) is not None:
-        from pytest_specgate.session import parametrize  # noqa: PLC0415  - only gates pay for it
+        from pytest_specgate.gate_items import parametrize  # noqa: PLC0415  - only gates pay for it
 
         parametrize(metafunc, metafunc.config.stash[OPTIONS_KEY])
 
@@ -71,6 +71,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         session_of(session.config).plan(session.items, check=not session.config.getoption("collectonly"))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Print what would be done, and do nothing, if that is all that was asked for."""
+    gates = session.config.stash.get(SESSION_KEY, None)
+    if gates is None or not session.config.stash[OPTIONS_KEY].plan:
+        return None
+    gates.show_plan()
+    return True
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Measure, run the body, and judge: whatever the body does, a threshold is judged."""
@@ -78,6 +88,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if not gated and item.get_closest_marker(PAIRS_MARK) is None:
         return (yield)
     gates = session_of(item.config)
+    if item.config.stash[OPTIONS_KEY].calibrate is not None:
+        gates.skip_calibrated(item)
     if not gated:
         gates.refuse_unreadable(item)
         return (yield)

@@ -3,83 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import os
 import shlex
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from pytest_specgate.core.arms import ArmPair, arms_of
-from pytest_specgate.core.errors import InvalidError, UsageError
-from pytest_specgate.core.gate import Gate
+from pytest_specgate.core.errors import InvalidError, RecordError, UsageError
 from pytest_specgate.core.judge import first_point_problem, judge, pair_problem
-from pytest_specgate.core.records import redacted_text
-from pytest_specgate.core.verdict import UnexpectedOutcomeError
-from pytest_specgate.names import EXPECTED_PROPERTY, GATE_MARK, PAIRS_MARK, SERVER_FIXTURE, THRESHOLD_FIXTURE
+from pytest_specgate.core.redaction import redacted_text
+from pytest_specgate.core.verdict import Outcome, UnexpectedOutcomeError
+from pytest_specgate.gate_items import as_typed, gate_of, pairs_of, refuse_strange_gate, threshold_of
+from pytest_specgate.names import EXPECTED_PROPERTY
+from pytest_specgate.reporting.calibration import calibration_lines
 from pytest_specgate.reporting.messages import Judged, failure_text, outcome_line, window_lines
+from pytest_specgate.reporting.plan import PlannedWindow, plan_lines
 from pytest_specgate.reporting.properties import pair_properties, properties
+from pytest_specgate.session_window import Window
 from pytest_specgate.translate import one_sentence
-from pytest_specgate.window import WindowPlan
+from pytest_specgate.window import CalibrationPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_specgate.core.arms import Arm
-    from pytest_specgate.core.measured import MeasuredWindow
+    from pytest_specgate.core.gate import Gate
+    from pytest_specgate.core.measured import Calibrated, MeasuredWindow
     from pytest_specgate.core.ports import Server
-    from pytest_specgate.core.thresholds import AnyThreshold
     from pytest_specgate.core.verdict import Verdict
     from pytest_specgate.options import GateOptions
-
-
-class Wiring(Protocol):
-    """What the session needs of the outside world; `fixtures` implements it with the real adapters."""
-
-    def check(self, pairs: Sequence[ArmPair]) -> None:
-        """Raise `UsageError` for what would stop a pair from being measured."""
-
-    def measure(self, plan: WindowPlan, say: Callable[[str], None]) -> MeasuredWindow:
-        """Measure a window."""
-
-    def server(self, arm: Arm) -> Server:
-        """Return a running server of an arm; another arm's is stopped first."""
-
-    def stop_server(self) -> None:
-        """Stop the server that `server` started, if it still runs."""
-
-
-@dataclasses.dataclass(slots=True)
-class Window:
-    """A window of this session: its plan, and what came of it."""
-
-    pairs: list[ArmPair] = dataclasses.field(default_factory=list)
-    strict: bool = False
-    gates: dict[str, Gate] = dataclasses.field(default_factory=dict)
-    measured: MeasuredWindow | None = None
-    error: BaseException | None = None
-    verdicts: dict[str, tuple[Verdict, ...]] = dataclasses.field(default_factory=dict)
-
-    @property
-    def plan(self) -> WindowPlan:
-        """What has to be measured."""
-        return WindowPlan(tuple(self.pairs), tuple(self.gates.values()), strict=self.strict)
-
-    def fits(self, pair: ArmPair) -> bool:
-        """Whether a pair can be measured in this window: same profile, and no other arm of one of its names."""
-        others = {arm.name: arm.key for known in self.pairs for arm in known.arms}
-        same_profile = pair.profile.fingerprint() == self.pairs[0].profile.fingerprint()
-        return same_profile and all(others.get(arm.name, arm.key) == arm.key for arm in pair.arms)
-
-    def has(self, pair: ArmPair) -> bool:
-        """Whether a pair is measured in this window."""
-        return any(known.key == pair.key for known in self.pairs)
-
-    def add(self, pair: ArmPair) -> None:
-        """Take a pair in, once."""
-        if not self.has(pair):
-            self.pairs.append(pair)
+    from pytest_specgate.session_window import Wiring
 
 
 class GateSession:
@@ -105,14 +58,52 @@ class GateSession:
                 self._take(item)
             if check:
                 self._wiring.check([pair for window in self._windows for pair in window.pairs])
-        except UsageError as error:
+                self._foresee()
+        except (UsageError, RecordError) as error:
             raise pytest.UsageError(str(error)) from None
         if check:
             self._thresholds = sum(threshold_of(item) is not None for item in items)
 
+    def _foresee(self) -> None:
+        """Find out what can be decided by what is known of the noise, before anything is started.
+
+        Raises:
+            UsageError: a threshold can never be decided; under strict also a margin that is too fine, or an attached
+                arm that is to be calibrated.
+            RecordError: the calibrations of this machine cannot be read.
+        """
+        for window in self._windows:
+            if self._options.calibrate is not None:
+                self._refuse_attached(window)
+                continue
+            window.noise = self._wiring.noise(window.arms, window.profile)
+            for gate in window.gates.values():
+                gate.check_decidable(window.noise)
+                for sentence in gate.too_fine(window.noise):
+                    if self._options.strict:
+                        raise UsageError(f"{gate.id}: {sentence}")
+                    self._say(f"{gate.id}: {sentence}")
+
+    def _refuse_attached(self, window: Window) -> None:
+        attached = [arm.name for arm in window.arms if arm.name in self._options.attach]
+        if attached:
+            raise UsageError(f"{attached[0]} is attached: a server that is not booted anew cannot be calibrated")
+
+    def show_plan(self) -> None:
+        """Say what the session would do."""
+        windows = [
+            PlannedWindow(
+                window.pairs, tuple(window.gates.values()), window.noise,
+                self._wiring.boot_seconds(window.arms, window.profile),
+            )
+            for window in self._windows
+        ]  # fmt: skip
+        for line in plan_lines(windows, budget_s=self._options.budget_s):
+            self._say(line)
+
     def _take(self, item: pytest.Item) -> None:
         """Put what an item needs into a window."""
-        _refuse_strange_gate(item)
+        refuse_strange_gate(item)
         pairs, gate = self.pairs(item), self.gate(item)
         if len({pair.profile.fingerprint() for pair in pairs}) > 1:
             raise UsageError(f"{item.nodeid} needs pairs with different profiles, which no one window can measure")
@@ -130,17 +121,11 @@ class GateSession:
 
     def pairs(self, item: pytest.Item) -> tuple[ArmPair, ...]:
         """Return the pairs that an item needs measured."""
-        marks = [mark for name in (GATE_MARK, PAIRS_MARK) for mark in item.iter_markers(name)]
-        found = [arg for mark in marks for arg in mark.args if isinstance(arg, ArmPair)]
-        return tuple(_planned(pair, self._options) for pair in found)
+        return pairs_of(item, self._options)
 
     def gate(self, item: pytest.Item) -> Gate | None:
         """Return the gate that an item belongs to, `None` for other tests."""
-        threshold = threshold_of(item)
-        mark = item.get_closest_marker(GATE_MARK)
-        if threshold is None or mark is None:
-            return None
-        return _gate(mark, self._options, gate_id=_gate_id(item, threshold))
+        return gate_of(item, self._options)
 
     def window(self, item: pytest.Item) -> Window:
         """Return the window of an item, measured; what went wrong there is kept in it.
@@ -172,6 +157,33 @@ class GateSession:
             return
         record = window.measured.record
         window.verdicts = {gate.id: judge(gate, record) for gate in window.gates.values()}
+
+    def calibrate(self, item: pytest.Item) -> Calibrated:
+        """Run the A/A windows that an item's arms need, once; nothing is judged.
+
+        Raises:
+            SpecgateError: nothing can be told of any arm, or the file with the calibrations cannot be read.
+        """
+        self._refuse_company()
+        pairs = self.pairs(item)
+        window = next(known for known in self._windows if all(map(known.has, pairs)))
+        if window.error is not None:
+            raise window.error
+        if window.calibrated is None:
+            plan = CalibrationPlan(window.arms, window.profile, cast("int", self._options.calibrate))
+            try:
+                self._wiring.stop_server()
+                window.calibrated = self._wiring.calibrate(plan, self._say)
+            except Exception as error:
+                window.error = error
+                raise
+        return window.calibrated
+
+    def skip_calibrated(self, item: pytest.Item) -> None:
+        """Calibrate the arms of an item, and skip it: who measures noise judges nothing."""
+        with one_sentence():
+            found = self.calibrate(item)
+        raise pytest.skip.Exception(f"calibrated, not judged: {found.noise_path}")
 
     def measured(self, item: pytest.Item) -> MeasuredWindow:
         """Return what was measured for an item.
@@ -222,8 +234,13 @@ class GateSession:
 
     @property
     def refused(self) -> bool:
-        """Whether a threshold was judged and its verdict is not accepted."""
-        return any(not verdict.accepted for verdict in self._own.values())
+        """Whether a threshold was judged and its verdict is neither accepted nor allowed to be skipped."""
+        return any(not verdict.accepted and not self._skipped(verdict) for verdict in self._own.values())
+
+    def _skipped(self, verdict: Verdict) -> bool:
+        """Whether a verdict is reported as skipped: it could not be decided, and the user wants no failure of that."""
+        undecided = verdict.outcome == Outcome.INCONCLUSIVE and not verdict.expected
+        return undecided and self._options.skip_inconclusive
 
     def prepare(self, item: pytest.Item) -> None:
         """Measure what an item judges, and put its verdict into the junit properties."""
@@ -260,6 +277,8 @@ class GateSession:
         if self.accepted(item) and wrong is None:
             self._say_expected(item)
             return
+        if wrong is None and self._skipped(self.verdict(item)):
+            raise pytest.skip.Exception(self.verdict(item).summary)
         text = "\n".join(filter(None, [str(wrong or ""), self._failure_text(item)]))
         # What the body raised is no cause, and would be shown as one.
         raise pytest.fail.Exception(text, pytrace=False) from None
@@ -270,7 +289,7 @@ class GateSession:
 
     def _failure_text(self, item: pytest.Item) -> str:
         gate, measured = cast("Gate", self.gate(item)), self.measured(item)
-        again = redacted_text(" ".join(["pytest", shlex.quote(_as_typed(item)), *self._options.given]))
+        again = redacted_text(" ".join(["pytest", shlex.quote(as_typed(item)), *self._options.given]))
         return failure_text(
             self.verdict(item), gate=gate, record=measured.record, record_path=measured.path, again=again
         )
@@ -284,13 +303,16 @@ class GateSession:
     def summary(self) -> Iterator[str]:
         """Return the lines of the terminal summary: of every window that was measured, then the count of outcomes."""
         for window in self._windows:
+            if window.calibrated is not None:
+                yield from calibration_lines(window.calibrated, list(window.gates.values()))
+                yield ""
             if window.measured is None:
                 continue
             judged = [Judged(gate, self._run_verdicts(gate)) for gate in window.gates.values()]
             record, path = window.measured.record, window.measured.path
             yield from window_lines(record, pairs=window.pairs, judged=judged, record_path=path)
             yield ""
-        if self._thresholds:
+        if self._thresholds and self._options.calibrate is None:
             yield outcome_line(tuple(self._own.values()), collected=self._thresholds)
 
     def _run_verdicts(self, gate: Gate) -> tuple[Verdict, ...]:
@@ -307,88 +329,3 @@ class GateSession:
     def close(self) -> None:
         """Stop what still runs."""
         self._wiring.stop_server()
-
-
-def threshold_of(item: pytest.Item) -> AnyThreshold | None:
-    """Return the threshold that an item judges, `None` for other tests."""
-    callspec = getattr(item, "callspec", None)
-    return None if callspec is None else callspec.params.get(THRESHOLD_FIXTURE)
-
-
-def parametrize(metafunc: pytest.Metafunc, options: GateOptions) -> None:
-    """Turn each threshold of a gate into one parameter of its test function.
-
-    Raises:
-        UsageError: the gate can never give a verdict, is decorated twice, or asks for a second server.
-    """
-    function = metafunc.definition
-    try:
-        gate = _declared_gate(metafunc, options)
-    except UsageError as error:
-        file, line, name = function.location
-        raise UsageError(f"{file}:{(line or 0) + 1}: {name}: {error}") from None
-    ids = [threshold.id for threshold in gate.thresholds]
-    metafunc.parametrize(THRESHOLD_FIXTURE, gate.thresholds, ids=ids, indirect=True)
-
-
-def _declared_gate(metafunc: pytest.Metafunc, options: GateOptions) -> Gate:
-    marks = list(metafunc.definition.iter_markers(GATE_MARK))
-    if len(marks) > 1:
-        raise UsageError(f"{len(marks)} @gate decorators; write one gate a function")
-    if SERVER_FIXTURE in metafunc.fixturenames:
-        raise UsageError("a gate cannot ask for vllm_server, because two servers would run at once")
-    gate = _gate(marks[0], options, gate_id=metafunc.definition.name)
-    try:
-        gate.check()
-    except UsageError as error:
-        attached = [arm.name for arm in gate.pair.arms if arm.name in options.attach]
-        if not attached:
-            raise
-        names = " and ".join(attached)
-        raise UsageError(f"{error} (an attached server is not booted anew, so {names} gives one round)") from None
-    return gate
-
-
-def _gate(mark: pytest.Mark, options: GateOptions, *, gate_id: str) -> Gate:
-    pair, *thresholds = mark.args
-    return Gate(gate_id, _planned(pair, options), tuple(thresholds))
-
-
-def _planned(pair: ArmPair, options: GateOptions) -> ArmPair:
-    return pair.with_rounds(options.rounds_of(arm.name for arm in pair.arms))
-
-
-def _gate_id(item: pytest.Item, threshold: AnyThreshold) -> str:
-    """Return file path, names and further parameters: a name that outlives reordering and is unique."""
-    function = cast("pytest.Function", item)
-    path = Path(os.path.relpath(item.path, item.config.rootpath)).as_posix()
-    classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
-    others = _without(function.callspec.id, threshold.id)
-    return f"{'::'.join([path, *classes, function.originalname])}{f'[{others}]' if others else ''}"
-
-
-def _as_typed(item: pytest.Item) -> str:
-    """Return the node id of an item as a user would type it in the folder where pytest was started."""
-    path = os.path.relpath(item.path, item.config.invocation_params.dir)
-    return f"{path}::{item.nodeid.partition('::')[2]}"
-
-
-def _without(parameters: str, own: str) -> str:
-    """Take a threshold's id out of an item's parameter id, and nothing else."""
-    if parameters == own:
-        return ""
-    if parameters.startswith(f"{own}-"):
-        return parameters.removeprefix(f"{own}-")
-    if parameters.endswith(f"-{own}"):
-        return parameters.removesuffix(f"-{own}")
-    return parameters.replace(f"-{own}-", "-", 1)
-
-
-def _refuse_strange_gate(item: pytest.Item) -> None:
-    """Refuse gates that could not fail: not parametrised, or excused by an xfail mark."""
-    if item.get_closest_marker(GATE_MARK) is None:
-        return
-    if threshold_of(item) is None:
-        raise UsageError(f"{item.nodeid}: a gate is a plain function, or a method of a plain class")
-    if item.get_closest_marker("xfail") is not None:
-        raise UsageError(f"{item.nodeid}: xfail would excuse what was not measured; use verdict.expect(Outcome.FAIL)")

@@ -15,14 +15,8 @@ from pytest_specgate.core.confounds import told
 from pytest_specgate.core.differences import compacted
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.judge import judge, needs_more_rounds
-from pytest_specgate.core.records import (
-    BootRecord,
-    PairRecord,
-    StartUpRecord,
-    WindowRecord,
-    redacted_arm,
-    redacted_profile,
-)
+from pytest_specgate.core.records import BootRecord, PairRecord, StartUpRecord, WindowRecord
+from pytest_specgate.core.redaction import redacted_arm, redacted_profile
 from pytest_specgate.prompting import Prompter
 
 if TYPE_CHECKING:

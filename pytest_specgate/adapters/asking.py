@@ -56,10 +56,20 @@ class Asker:
         whose: begins sentences about it, as "its server".
         gone: is asked again and again while an answer is waited for; once it says yes, there is none.
         cleaned: takes secrets out of what the server says.
+        silence_s: how long it may take to connect, and to go on with an answer that has begun.
     """
 
-    def __init__(self, url: str, *, whose: str, gone: Callable[[], bool], cleaned: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        whose: str,
+        gone: Callable[[], bool],
+        cleaned: Callable[[str], str],
+        silence_s: float = ASK_S,
+    ) -> None:
         self._address = urlsplit(url)
+        self._silence_s = silence_s
         self._whose = whose
         self._gone = gone
         self._cleaned = cleaned
@@ -113,7 +123,7 @@ class Asker:
         Raises:
             OSError, http.client.HTTPException: there is none: no connection, a broken one, silence, no HTTP.
         """
-        connection = http.client.HTTPConnection(self._address.netloc, timeout=ASK_S)
+        connection = http.client.HTTPConnection(self._address.netloc, timeout=self._silence_s)
         with contextlib.closing(connection):
             if body is None:
                 connection.request("GET", path)

@@ -13,7 +13,7 @@ from pytest_specgate.adapters.asking import NO_ANSWER, Asker
 from pytest_specgate.adapters.models import served_name
 from pytest_specgate.adapters.processes import wait_until
 from pytest_specgate.core.errors import ServerDiedError, ServerStartError, UsageError, nearest
-from pytest_specgate.core.records import redacted_text
+from pytest_specgate.core.redaction import redacted_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -79,6 +79,10 @@ class AttachedServer:
     def process_ids(self) -> frozenset[int]:
         """Return none: its processes are not ours, and may be on another machine."""
         return frozenset()
+
+    def cleaned(self, text: str) -> str:
+        """Return what the server said without secrets that show by their form: others are not known of it."""
+        return redacted_text(text)
 
 
 class AttachingEngine:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import array
 import asyncio
 import functools
-import itertools
 import math
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
+
+import httpx
 
 from pytest_specgate.adapters.collect import Attempt, Collector, chunk_gaps, percentile
 from pytest_specgate.adapters.load import LEFT, Sender, Share
@@ -16,7 +17,8 @@ from pytest_specgate.adapters.load_process import run_shares
 from pytest_specgate.adapters.watch import watched
 from pytest_specgate.core.arrivals import arrival_times_s
 from pytest_specgate.core.levels import concurrency_of, rate_per_s
-from pytest_specgate.core.records import ClientRecord, PointLoad, redacted_text
+from pytest_specgate.core.records import ClientRecord, PointLoad
+from pytest_specgate.core.redaction import redacted_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
 
 WORKERS_PER_PROCESS: Final = 256
 """Closed-loop workers that one process carries: with 100 chunks a second each, it rests for half of its time."""
+
+_ERROR_LENGTH: Final = 2000
+_REFUSAL_LENGTH: Final = 310
+"""Pages of text in the body of a refusal do not become the message."""
 
 _OPENED_BEFOREHAND: Final = 32
 """Connections that an open loop starts with; it opens more as it needs them."""
@@ -56,7 +62,7 @@ class HttpLoadDriver:
             results = [_run_here(shares[0], order, watch=watch)]
         else:
             results = run_shares(shares, order=order, watched=watch)
-        return _merged(results, bodies)
+        return _merged(results, bodies, cleaned=server.cleaned)
 
 
 def _run_here(share: Share, order: Sequence[int], *, watch: Watch) -> ShareResult:
@@ -92,9 +98,11 @@ def _shares(url: str, bodies: Sequence[bytes], *, at: Level, profile: RequestPro
     ]
 
 
-def _merged(results: Sequence[ShareResult], bodies: Sequence[bytes] = ()) -> PointLoad:
+def _merged(
+    results: Sequence[ShareResult], bodies: Sequence[bytes] = (), *, cleaned: Callable[[str], str] = redacted_text
+) -> PointLoad:
     """Put together what the processes of a point bring back; their stamps are of one clock."""
-    found = list(itertools.chain.from_iterable(map(_shown, results)))
+    found = [_shown(request, cleaned) for result in results for request in result.requests]
     requests = sorted([*found, *_never_sent(bodies, sent={request.index for request in found})], key=_index)
     gaps_s: array.array[float] = array.array("d")
     for result in results:
@@ -124,11 +132,13 @@ def _never_sent(bodies: Sequence[bytes], *, sent: Collection[int]) -> Iterator[R
         yield from collector.finish()[0]
 
 
-def _shown(result: ShareResult) -> Iterator[RequestRecord]:
-    """Yield the records of a process without secrets: this takes a millisecond an answer, so it waits for the end."""
-    for request in result.requests:
-        text = request.text
-        yield request if text is None else request.model_copy(update={"text": redacted_text(text)})
+def _shown(request: RequestRecord, cleaned: Callable[[str], str]) -> RequestRecord:
+    """Return a record without secrets: this takes a millisecond an answer, so it waits for the end of the load."""
+    text, error = request.text, request.error
+    if error is not None:
+        # Not cut before: a part of a secret would not be recognised.
+        error = cleaned(error)[: _ERROR_LENGTH if request.status in {None, httpx.codes.OK} else _REFUSAL_LENGTH]
+    return request.model_copy(update={"text": None if text is None else redacted_text(text), "error": error})
 
 
 def _index(request: RequestRecord) -> int:

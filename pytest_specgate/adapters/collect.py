@@ -15,7 +15,7 @@ import httpx
 import numpy as np
 
 from pytest_specgate.adapters.transport import Exchange
-from pytest_specgate.core.records import ChunkGaps, RequestRecord, redacted_text
+from pytest_specgate.core.records import ChunkGaps, RequestRecord
 from pytest_specgate.core.sse import Read, Timeline, TimelineBuilder
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ _KEPT_BYTES: Final = 64 * 2**20
 
 _REFUSAL_BYTES: Final = 8192
 """Of a refusal this much is looked at: its message stands at the beginning."""
-
-_ERROR_LENGTH: Final = 2000
 
 _SLICE: Final = 32
 """Reads that are parsed before the loop gets its turn again: some 0.3 ms."""
@@ -53,7 +51,7 @@ class Attempt:
 
 
 class Collector:
-    """Turns ended attempts into records.
+    """Turns ended attempts into records, whose errors may hold secrets yet.
 
     Args:
         started_ns: start of the point on the monotonic clock.
@@ -161,7 +159,7 @@ def _record(attempt: Attempt, seen: Timeline, *, started_ns: int, keep_text: boo
         due_s=attempt.due_s,
         sent_s=(exchange.sent_ns - started_ns) / 1e9 if exchange.sent_ns else attempt.due_s or 0.0,
         status=exchange.status or None,
-        error=None if seen.error is None else _shown(seen.error),
+        error=None if seen.error is None else seen.error.encode("utf-8", "replace").decode(),
         ttft_s=events[0] if events else None,
         first_text_s=seen.first_text_s,
         last_token_s=events[-1] if events else None,
@@ -176,11 +174,6 @@ def _record(attempt: Attempt, seen: Timeline, *, started_ns: int, keep_text: boo
     )
 
 
-def _shown(error: str) -> str:
-    """Redact before cutting: a part of a secret would not be recognised."""
-    return redacted_text(error.encode("utf-8", "replace").decode())[:_ERROR_LENGTH]
-
-
 def _refusal(exchange: Exchange) -> str:
     """Name the HTTP status and what the server said about it."""
     text = exchange.body()[:_REFUSAL_BYTES].decode("utf-8", errors="replace")
@@ -189,4 +182,4 @@ def _refusal(exchange: Exchange) -> str:
         body = json.loads(text)
         error = body.get("error", body) if isinstance(body, dict) else body
         message = error.get("message", error) if isinstance(error, dict) else error
-    return f"HTTP {exchange.status}: {redacted_text(str(message))[:300]}"
+    return f"HTTP {exchange.status}: {message}"

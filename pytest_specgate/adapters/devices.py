@@ -168,7 +168,8 @@ def require_released(memory: DeviceMemory, *, before: Mapping[str, int] | None, 
     while more := _more(memory.used_bytes(), before):
         if not wait_until(deadline_s, pause_s=_POLL_S):
             raise ServerError(
-                f"{_sizes(more)} still in use {limit_s:g} s after the server was ended, by {_named(memory, set(more))}"
+                f"{_sizes(more)} still in use {limit_s:g} s after the server was ended, by {_named(memory, set(more))} "
+                "(raise --specgate-stop-limit if it needs longer)"
             )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.records import redacted
+from pytest_specgate.core.redaction import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

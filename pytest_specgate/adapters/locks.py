@@ -16,6 +16,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_specgate.adapters.processes import wait_until
+from pytest_specgate.adapters.state import boot_id
 from pytest_specgate.core.errors import ServerStartError, UsageError
 from pytest_specgate.core.secret_words import redacted_command
 
@@ -39,13 +40,14 @@ class MachineLock:
     different ones. A lock ends with its process, however that ends. Whoever has it may take it again, as often as it is
     given back; one job has one object of this class, used in one thread.
 
-    The files are one a device, in a folder of one user, on one machine: jobs of different users do not see each other.
+    The files are one a device, in a folder of one user, and of one machine: their names hold the id of its last boot,
+    which its containers share. Jobs of different users do not see each other.
     ``flock`` is used as it is, since jobs that name devices share the lock of the machine.
 
     Args:
         devices: names of devices, separated by commas (``"0,1"``), each always written in the same way; `None` for the
             whole machine.
-        folder: ``locks`` in `state_folder`; it is made when it is first needed.
+        folder: see `lock_folder`; it is made when it is first needed.
         wait_s: longest time to wait for others; infinity for as long as it takes.
         say: shows a line to the user.
 
@@ -128,8 +130,8 @@ class MachineLock:
             yield self._path(f"device-{re.sub(r'[^A-Za-z0-9.]', '_', name)}"), fcntl.LOCK_EX
 
     def _path(self, name: str) -> Path:
-        # A home folder may be of several machines.
-        return self._folder / f"{platform.node()}-{name}.lock"
+        # The folder may be of several machines; containers of one machine have host names of their own.
+        return self._folder / f"{boot_id() or platform.node()}-{name}.lock"
 
     def _taken(self) -> bool:
         """Take all or none, so that two who need the same two never wait for each other."""

@@ -52,6 +52,10 @@ class RunningServer:
         """Return the ids of the server's processes: all that it started and that still live, wherever they went."""
         return noted(self.child, self.note)
 
+    def cleaned(self, text: str) -> str:
+        """Return what the server said without control characters, the secrets that it was given, and others."""
+        return self.child.cleaned(text)
+
 
 def noted(child: Child, note: Note | None) -> frozenset[int]:
     """Return a server's processes, having noted them for later runs."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import time
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from pytest_specgate.adapters.asking import NO_ANSWER, Asker
 from pytest_specgate.core import counters
 from pytest_specgate.core.counters import CounterPage, Sample
 from pytest_specgate.core.errors import ScrapeError
-from pytest_specgate.core.records import redacted_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,31 +77,28 @@ def _sample(name: str, labels: dict[str, str], value: float) -> Sample:
 class HttpPages:
     """Port `ServerPages` over HTTP; the environment's proxies are ignored, since servers are local.
 
+    Every page has a connection of its own: a kept one would save little, and costs a scrape when the server closes it
+    meanwhile. While a page is waited for, a server that was started here is looked after; all methods raise
+    `ServerDiedError` when it leaves.
+
     Args:
         settle_s: how long to wait for counters to agree with the client, in seconds.
     """
 
     def __init__(self, *, settle_s: float = _SETTLE_S) -> None:
         self._settle_s = settle_s
-        # Kept connections would save little, and one that the server closes meanwhile costs a scrape.
-        limits = httpx.Limits(max_keepalive_connections=0)
-        self._client = httpx.Client(trust_env=False, timeout=_TIMEOUT_S, limits=limits)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
 
     def counters(self, server: Server) -> CounterPage:
         """Scrape ``/metrics`` once."""
         return self._page(server, version=self._version(server))
 
     def _page(self, server: Server, *, version: str | None) -> CounterPage:
-        return parse_page(self._get(server, "/metrics").text, version=version)
+        return parse_page(self._text(server, "/metrics"), version=version)
 
     def _version(self, server: Server) -> str | None:
         """Return the server's version, for messages; a server that does not tell it lacks nothing else."""
         try:
-            version = self._json(self._get(server, "/version")).get("version")
+            version = self._json(server, "/version").get("version")
         except ScrapeError:
             return None
         return version if isinstance(version, str) else None
@@ -127,7 +125,7 @@ class HttpPages:
         return environment if isinstance(environment, dict) else {}
 
     def _server_info(self, server: Server) -> dict[str, Any]:
-        return self._json(self._get(server, "/server_info?config_format=json"))
+        return self._json(server, "/server_info?config_format=json")
 
     def tokenize(self, server: Server, text: str, extra: Mapping[str, JsonValue]) -> list[int]:
         """Return the token ids of a text, special tokens included unless `extra` says otherwise."""
@@ -139,40 +137,47 @@ class HttpPages:
         return self._tokens(server, {"model": server.model, "messages": list(messages), **steering})
 
     def _tokens(self, server: Server, body: dict[str, JsonValue]) -> list[int]:
-        answer = self._checked(server, "/tokenize", lambda url: self._client.post(url, json=body))
-        tokens = self._json(answer).get("tokens")
+        tokens = self._json(server, "/tokenize", body=body).get("tokens")
         if not isinstance(tokens, list):
             raise ScrapeError("/tokenize answered without tokens")
         return tokens
 
-    def _get(self, server: Server, path: str) -> httpx.Response:
-        return self._checked(server, path, self._client.get)
-
-    def _checked(self, server: Server, path: str, send: _Send) -> httpx.Response:
+    def _json(self, server: Server, path: str, *, body: JsonValue = None) -> dict[str, Any]:
+        text, name = self._text(server, path, body=body), path.partition("?")[0]
         try:
-            response = send(server.url + path)
-        except httpx.HTTPError as error:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ScrapeError(f"{name} did not answer JSON: {_quoted(server, text)}") from error
+        if not isinstance(found, dict):
+            raise ScrapeError(f"{name} did not answer a JSON object: {_quoted(server, text)}")
+        return found
+
+    def _text(self, server: Server, path: str, *, body: JsonValue = None) -> str:
+        asker = Asker(
+            server.url, whose="its server", gone=lambda: _gone(server), cleaned=server.cleaned, silence_s=_TIMEOUT_S
+        )
+        try:
+            answer = asker.ask(path, body=body, limit_s=_TIMEOUT_S)
+        except NO_ANSWER as error:
             raise ScrapeError(f"{path} cannot be had: {type(error).__name__} {error}") from error
-        if response.status_code != httpx.codes.OK:
-            raise ScrapeError(f"{path} answered HTTP {response.status_code}: {_quoted(response)}")
-        return response
+        if answer.status != HTTPStatus.OK:
+            raise ScrapeError(f"{path} answered HTTP {answer.status}: {_quoted(server, answer.text)}")
+        return answer.text
 
-    def _json(self, response: httpx.Response) -> dict[str, Any]:
-        try:
-            body = response.json()
-        except ValueError as error:
-            raise ScrapeError(f"{response.url.path} did not answer JSON: {_quoted(response)}") from error
-        if not isinstance(body, dict):
-            raise ScrapeError(f"{response.url.path} did not answer a JSON object: {_quoted(response)}")
-        return body
+
+def _gone(server: Server) -> bool:
+    """Raise `ServerDiedError` if a server has left; an attached one is left alone: asking it would be load."""
+    if not server.attached:
+        server.ensure_alive()
+    return False
 
 
 def _steering(extra: Mapping[str, JsonValue], fields: frozenset[str]) -> dict[str, JsonValue]:
     return {name: value for name, value in extra.items() if name in fields}
 
 
-def _quoted(response: httpx.Response) -> str:
-    return repr(redacted_text(response.text)[:200])
+def _quoted(server: Server, text: str) -> str:
+    return repr(server.cleaned(text)[:200])
 
 
 def _settled(page: CounterPage, *, before: CounterPage, output_tokens: int) -> bool:
@@ -180,10 +185,3 @@ def _settled(page: CounterPage, *, before: CounterPage, output_tokens: int) -> b
     generated = page.total(counters.GENERATION_TOKENS) - before.total(counters.GENERATION_TOKENS)
     # A counter never falls: more than was asked for is for the judge to see, and not to be waited out.
     return busy == 0 and generated >= output_tokens
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-
-    _Send: TypeAlias = Callable[[str], httpx.Response]

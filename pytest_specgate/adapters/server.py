@@ -25,7 +25,7 @@ from pytest_specgate.adapters.readiness import Waiting, wait_ready
 from pytest_specgate.adapters.running import RunningServer, noted
 from pytest_specgate.core.confounds import differing
 from pytest_specgate.core.errors import ServerError, ServerStartError, UsageError
-from pytest_specgate.core.records import redacted, secrets_of
+from pytest_specgate.core.redaction import redacted, secrets_of
 from pytest_specgate.core.secret_words import redacted_command, secrets_of_environment, secrets_of_words
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core.records import REDACTED, redacted_text
+from pytest_specgate.core.redaction import REDACTED, redacted_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

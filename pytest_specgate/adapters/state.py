@@ -28,6 +28,14 @@ _VERSION: Final = 1
 _TICKS_S: Final = 100
 _FORGOTTEN_S: Final = 30 * 86400.0
 _QUIET_S = 1.0
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str | None:
+    """Return what this machine's kernel calls its last boot, in all containers alike; `None` where it does not tell."""
+    with contextlib.suppress(OSError):
+        return _BOOT_ID.read_text(encoding="utf-8").strip() or None
+    return None
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
@@ -99,9 +107,8 @@ class Machine(Stored):
     @classmethod
     def this(cls) -> Machine:
         """Return this machine since its last boot, as seen from this container."""
-        boot, namespace = str(int(psutil.boot_time())), ""
+        boot, namespace = boot_id() or str(int(psutil.boot_time())), ""
         with contextlib.suppress(OSError):
-            boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
             namespace = str(Path("/proc/self/ns/pid").readlink())
         return cls(host=platform.node(), boot=boot, namespace=namespace)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,12 +17,15 @@ from pytest_specgate.core.errors import RecordError
 from pytest_specgate.core.records import SCHEMA_VERSION, Stored, WindowRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pydantic import JsonValue
 
     from pytest_specgate.core.profile import RequestProfile
 
 S = TypeVar("S", bound=Stored)
 
+RECORD_NAME: Final = "record.json"
 NOISE_NAME: Final = "noise.json"
 _NUMBERS: Final = re.compile(r"\[\s*([-+0-9.eE,\s]+?)\s*\]")
 
@@ -63,7 +67,7 @@ class FileStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "record.json"
+        self.path = folder / RECORD_NAME
 
     def save(self, record: WindowRecord) -> str:
         """Write the record and return its path."""
@@ -78,6 +82,13 @@ def load_record(path: Path) -> WindowRecord:
         RecordError: the file is missing, broken, or of another schema version.
     """
     return read_stored(path, WindowRecord, what=f"window record of schema {SCHEMA_VERSION}")
+
+
+def latest_records(results: Path, profile: RequestProfile) -> Iterator[WindowRecord]:
+    """Yield the records of earlier windows with a profile, the latest first; what cannot be read is passed over."""
+    for path in sorted(results.glob(f"*-{profile.fingerprint()}/{RECORD_NAME}"), reverse=True):
+        with contextlib.suppress(RecordError):
+            yield load_record(path)
 
 
 class NoiseFile:

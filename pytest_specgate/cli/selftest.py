@@ -265,17 +265,11 @@ def _gate_text(check: Check, *, name: str, engine: str) -> str:
 
 def _pytest(*arguments: str, folder: Path) -> tuple[int, list[str]]:
     """Run pytest as a user would, and return its exit status and what it printed."""
+    from pytest_specgate.adapters.processes import ended_by_signals  # noqa: PLC0415  - see the package's docstring
+
     general = ("-p", "no:cacheprovider", "--color=no", "--specgate-results=specgate-results")
-    with subprocess.Popen(  # noqa: S603  - our own interpreter, no shell
-        [sys.executable, "-m", "pytest", *general, *arguments],
-        cwd=folder,
-        env=_environment(os.environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-    ) as child:
+    command = [sys.executable, "-m", "pytest", *general, *arguments]
+    with ended_by_signals(), _started(command, folder=folder) as child:
         assert child.stdout is not None, "it was asked for"
         try:
             lines = [_heard(line.rstrip("\n")) for line in child.stdout]
@@ -286,6 +280,19 @@ def _pytest(*arguments: str, folder: Path) -> tuple[int, list[str]]:
                 child.wait(_END_LIMIT_S)
             raise
     return child.returncode, lines
+
+
+def _started(command: list[str], *, folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(  # noqa: S603  - our own interpreter, no shell
+        command,
+        cwd=folder,
+        env=_environment(os.environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    )
 
 
 def _heard(line: str) -> str:
@@ -336,7 +343,8 @@ def _sentence(finding: Finding) -> str:
         done += f" {1000 * check.other_s:.6g} ms)"
     else:
         done = f"both arms had the same engine steps ({times_ms})"
-    return f"selftest {check.option}: {done}, so TPOT truly changes by {100 * check.slowed:+.1f} %; {_said(finding)}."
+    change = f"changes by {100 * check.slowed:+.1f} %" if check.slowed else "stays the same"
+    return f"selftest {check.option}: {done}, so TPOT truly {change}; {_said(finding)}."
 
 
 def _said(finding: Finding) -> str:
@@ -354,7 +362,8 @@ def _said(finding: Finding) -> str:
 
 def _conclusion(finding: Finding) -> str:
     if finding.proved:
-        return f"proved, it {'goes red when an arm is slower' if finding.check.slowed else 'stays green when none is'}"
+        how = "goes red when an arm is slower" if finding.check.slowed else "stays green when no arm is slower"
+        return f"proved, a gate here {how}"
     remedies = {
         EXIT_NOT_PROVED: "NOT proved, do not trust gates on this machine before this is explained",
         EXIT_INCONCLUSIVE: "not proved, the measurement did not suffice; free this machine of other work, or slow more",

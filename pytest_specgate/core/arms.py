@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, StringConstraints, field_validator, model_validator
 
 from pytest_specgate.core.declared import FreeJson, declaration, known_keywords
 from pytest_specgate.core.errors import UsageError
@@ -28,6 +28,7 @@ MAXIMUM_ROUNDS: Final = 40
 _OURS: Final = frozenset({"model", "host", "port", "served_model_name"})
 _SPECULATION: Final = "speculative_config"
 _ARGUMENT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_Reason: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True, min_length=3)]
 
 
 @declaration
@@ -202,7 +203,7 @@ class ArmPair:
     varies: str | tuple[str, ...] | list[str] = Field(kw_only=True)
     profile: RequestProfile = Field(kw_only=True)
     rounds: int = Field(default=6, ge=1, le=MAXIMUM_ROUNDS, kw_only=True)
-    allow_engine_differences: dict[str, Annotated[str, Field(min_length=3)]] = Field(default_factory=dict, kw_only=True)
+    allow_engine_differences: dict[str, _Reason] = Field(default_factory=dict, kw_only=True)
 
     @field_validator("varies", mode="before")
     @classmethod
@@ -219,6 +220,15 @@ class ArmPair:
         if rounds > 3 and rounds % 2:
             raise ValueError(f"rounds={rounds}: 1, 2, 3 or an even number keeps the boot order balanced")
         return rounds
+
+    @field_validator("allow_engine_differences")
+    @classmethod
+    def _whole_names(cls, allowed: dict[str, str]) -> dict[str, str]:
+        for name in allowed:
+            if not name or name != name.strip().strip("."):
+                text = "an id as reports show it, or whole names from its beginning, as 'scheduler_config'"
+                raise ValueError(f"allow_engine_differences has {name!r}, which matches nothing: write {text}")
+        return allowed
 
     @model_validator(mode="after")
     def _differ_as_declared(self) -> Self:

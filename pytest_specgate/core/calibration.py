@@ -22,7 +22,8 @@ from pytest_specgate.core.levels import level_id
 from pytest_specgate.core.metrics import DEFINITION_VERSION, METRICS, measure, metric
 from pytest_specgate.core.noise import arm_noise
 from pytest_specgate.core.profile import sha256_of
-from pytest_specgate.core.records import ArmNoise, Stored, redacted_arm
+from pytest_specgate.core.records import ArmNoise, Stored
+from pytest_specgate.core.redaction import redacted_arm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -169,7 +170,7 @@ def arm_sha256(arm: Arm) -> str:
 
 
 def figures(windows: Sequence[CalibrationWindow]) -> dict[str, dict[str, NoiseFigure]]:
-    """Return the noise by point and metric; of metrics that every window has at least two boots of."""
+    """Return the noise by point and metric, of the windows that have at least two boots of it."""
     found: dict[str, dict[str, NoiseFigure]] = {}
     for point in sorted({point for window in windows for point in window.values}):
         names = sorted({name for window in windows for name in window.values.get(point, {})})
@@ -220,7 +221,7 @@ def _refuse_invalid(arm: Arm, boots: Sequence[BootRecord], record: WindowRecord)
     first = next((problem for problem in problems if problem is not None), None)
     if first is not None:
         raise InvalidError(f"no calibration of {arm.name}: {first.message}")
-    report = identity.compare(boots)
+    report = identity.compare(boots, arms=1)
     if not report.identical:
         raise InvalidError(f"no calibration of {arm.name}: {report.sentence}")
 

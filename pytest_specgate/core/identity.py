@@ -122,13 +122,17 @@ def _arrivals(point: PointRecord) -> JsonValue:
     return None if None in due else sha256_of(due)
 
 
-def compare(boots: Sequence[BootRecord]) -> IdentityReport:
+def compare(boots: Sequence[BootRecord], *, arms: int = 2) -> IdentityReport:
     """Compare the request profiles of some boots with that of the first.
 
     Boots that failed carry no complete profile and are left out: they are invalid for a reason of their own.
+
+    Args:
+        boots: of a pair, or of one arm.
+        arms: of how many arms they must be for anything to be compared.
     """
     usable = [boot for boot in boots if boot.failure is None]
-    if len({boot.arm for boot in usable}) < 2:
+    if len(usable) < 2 or len({boot.arm for boot in usable}) < arms:
         return IdentityReport(0, ())
     first, *others = usable
     names = list(dict.fromkeys(name for boot in usable for name in boot.profile))

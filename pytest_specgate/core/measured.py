@@ -1,4 +1,4 @@
-"""A measured window, as tests read it."""
+"""A measured window, as tests read it, and what A/A windows told."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_specgate.core.profile import check_point
 if TYPE_CHECKING:
     from pytest_specgate.core.arms import Arm
     from pytest_specgate.core.levels import Level
-    from pytest_specgate.core.records import BootRecord, WindowRecord
+    from pytest_specgate.core.records import ArmNoise, BootRecord, WindowRecord
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,3 +53,22 @@ class MeasuredWindow:
             return Measured(None, problem.message)
         assert point is not None, "boot_problem() refuses boots without the point"
         return measure(metric, point, self.record.profile)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Calibrated:
+    """What A/A windows told of the noise of some arms.
+
+    Attributes:
+        record: the whole record.
+        path: where it is kept.
+        noise_path: file that the calibrations were added to.
+        noise: what is known now, of earlier windows too.
+        problems: why nothing can be told of some arms, one sentence each.
+    """
+
+    record: WindowRecord
+    path: str
+    noise_path: str
+    noise: tuple[ArmNoise, ...]
+    problems: tuple[str, ...]

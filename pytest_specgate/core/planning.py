@@ -11,9 +11,10 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core.noise import DECLARED_DF, UNKNOWN_NOISE, Noise, floor_of
-from pytest_specgate.core.plan import Plan, looks
+from pytest_specgate.core.plan import CALIBRATED_DF, Plan, looks
 
 if TYPE_CHECKING:
+    from pytest_specgate.core.plan import Claim
     from pytest_specgate.core.statistics import Look
 
 POWER: Final = 0.80
@@ -73,7 +74,7 @@ def smallest_margin(*, noise: Noise, n_max: int, family: int = 1) -> float | Non
     """Return the smallest margin worth declaring; `None` where no look can ever decide.
 
     Args:
-        noise: known beforehand, or seen in a run.
+        noise: known beforehand; of a run, its standard deviation with the degrees of freedom known beforehand.
         n_max: rounds at most.
         family: number of thresholds of the gate.
     """
@@ -102,19 +103,20 @@ def pessimistic(noise: Noise) -> Noise:
     return Noise(noise.sigma * math.sqrt(scale), noise.df)
 
 
-def rounds_after(look: Look, *, delta: float, rounds: int, noise: Noise, family: int = 1) -> int | None:
+def rounds_after(look: Look, *, claim: Claim, rounds: int, noise: Noise, family: int = 1) -> int | None:
     """Return how many rounds a new run of an undecided claim needs in all; `None` for more than anybody should ask.
 
     Args:
         look: at the rounds so far.
-        delta: margin of the claim.
+        claim: what is to be shown; of an equivalence the nearer of its two ends counts.
         rounds: so far.
         noise: known beforehand.
         family: number of thresholds of the gate.
     """
     if look.sd is None:
-        return max(4, rounds + rounds % 2 + 2) if not noise.df else None
-    distance = look.mean + delta
+        return max(4, rounds + rounds % 2 + 2) if noise.df < CALIBRATED_DF else rounds + 1
+    ends = [look.mean + claim.delta, *([] if claim.gain is None else [claim.gain - look.mean])]
+    distance = min(ends)
     for total in range(rounds + 2 - rounds % 2, MOST_ROUNDS + 1, 2):
         plan = Plan(looks(total, noise), family)
         tail = plan.pass_tail if distance >= 0 else plan.fail_tail

@@ -53,6 +53,9 @@ class Server(Protocol):
     def process_ids(self) -> frozenset[int]:
         """Return the ids of the server's processes."""
 
+    def cleaned(self, text: str) -> str:
+        """Return what the server said without secrets: those that it was given, and those that show by their form."""
+
 
 class Engine(Protocol):
     """Starts servers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core.records import REDACTED, redacted, redacted_text
+from pytest_specgate.core.redaction import REDACTED, redacted, redacted_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

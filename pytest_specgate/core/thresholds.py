@@ -118,6 +118,8 @@ class Threshold:
     def _one_scale(self) -> Self:
         if self.points and metric(self.metric).unit != "share":
             raise ValueError(f"points belong to shares, and {self.metric} is none: write its margin in percent")
+        if self.points and self.allowance:
+            raise ValueError(f"the margin of {self.metric} in points is absolute itself: leave the allowance out")
         floor = self.floor
         if floor is not None and floor.fraction is not None and floor.points != self.points:
             raise ValueError(f"the margin and the noise floor of {self.metric} have two units: write both in one")

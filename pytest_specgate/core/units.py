@@ -55,7 +55,14 @@ def points_of(text: object) -> float | None:
 def amount_text(unit: Unit, value: float) -> str:
     """Return an amount as a gate file would write it: ``200 ms``, ``250 tokens/s``, ``60 %``."""
     if unit == "s":
-        return f"{1000 * value:g} ms" if value < 1 else f"{value:g} s"
+        return f"{_plain(1000 * value)} ms" if value < 1 else f"{_plain(value)} s"
     if unit == "share":
-        return f"{100 * value:g} %"
-    return f"{value:g}" if unit == "events" else f"{value:g} {unit}"
+        return f"{_plain(100 * value)} %"
+    return _plain(value) if unit == "events" else f"{_plain(value)} {unit}"
+
+
+def _plain(value: float) -> str:
+    """Return a number without an exponent, to six significant digits or to the unit."""
+    digits = max(0, 5 - math.floor(math.log10(value))) if value else 0
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

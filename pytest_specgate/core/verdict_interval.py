@@ -195,7 +195,7 @@ def _prospects(case: _Case) -> dict[str, Any]:
     smallest = planning.smallest_margin(noise=seen, n_max=n_max, family=family)
     detectable = planning.detectable(case.claim.delta, noise=seen, n_max=n_max, family=family)
     open_still = look.decision in {"INCONCLUSIVE", "CONTINUE"}
-    needs = planning.rounds_after(look, delta=case.claim.delta, rounds=case.rounds.count, noise=known, family=family)
+    needs = planning.rounds_after(look, claim=case.claim, rounds=case.rounds.count, noise=known, family=family)
     return {
         "needs_rounds": needs if open_still else None,
         "smallest_margin": None if smallest is None else abs(case.raw(-smallest)),

@@ -57,11 +57,15 @@ def _plans(gate: Gate, noise: Sequence[ArmNoise]) -> list[Plan]:
     return [gate.plan(threshold, noise) for threshold in gate.intervals]
 
 
-def plan_lines(windows: Sequence[PlannedWindow]) -> Iterator[str]:
-    """Yield the plan of a session, window by window."""
+def plan_lines(windows: Sequence[PlannedWindow], *, budget_s: float | None = None) -> Iterator[str]:
+    """Yield the plan of a session, window by window, and what a time budget leaves undecided."""
+    left_s = budget_s
     for number, window in enumerate(windows, start=1):
         yield from _window_lines(window, number=number)
-        yield ""
+        if left_s is not None:
+            rounds = _rounds_within(window, left_s)
+            yield from _budget_lines(window, rounds=rounds)
+            left_s -= _seconds(window, rounds=rounds or 0) or 0.0
     boots = [_boots(window, rounds=window.most_rounds) for window in windows]
     times = [_seconds(window, rounds=window.most_rounds) for window in windows]
     known = [time for time in times if time is not None]
@@ -92,6 +96,25 @@ def _window_lines(window: PlannedWindow, *, number: int) -> Iterator[str]:
         for gate in (gate for gate in window.gates if gate.pair.key == pair.key):
             for threshold in gate.thresholds:
                 yield f"    {threshold.id}: {_prospects(threshold, gate, window.noise)}"
+
+
+def _rounds_within(window: PlannedWindow, seconds: float) -> int | None:
+    """Return the rounds that fit into a time; `None` where nothing is known of their duration."""
+    times = [_seconds(window, rounds=rounds) for rounds in range(1, window.most_rounds + 1)]
+    return None if None in times else sum(time is not None and time <= seconds for time in times)
+
+
+def _budget_lines(window: PlannedWindow, *, rounds: int | None) -> Iterator[str]:
+    """Say how far the budget reaches, and which thresholds it does not reach."""
+    if rounds is None:
+        yield "  budget: kept while it runs, since the time of a boot is not known yet"
+        return
+    yield f"  budget: enough for {rounds} of {counted(window.most_rounds, 'round')}"
+    for gate in window.gates:
+        for threshold in gate.intervals:
+            first = gate.plan(threshold, window.noise).looks[0]
+            if first > rounds:
+                yield f"    undecided: {threshold.id}, first judged after {counted(first, 'round')}"
 
 
 def _boots(window: PlannedWindow, *, rounds: int) -> int:

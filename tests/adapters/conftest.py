@@ -23,6 +23,7 @@ import pytest
 from pytest_specgate.adapters.client import HttpLoadDriver
 from pytest_specgate.adapters.server import EngineOptions, VllmEngine
 from pytest_specgate.core.profile import RequestProfile
+from pytest_specgate.core.redaction import redacted_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -74,6 +75,10 @@ class Target:
     def process_ids(self) -> frozenset[int]:
         """Return nothing."""
         return frozenset()
+
+    def cleaned(self, text: str) -> str:
+        """Return a text without secrets: none was given."""
+        return redacted_text(text)
 
 
 @dataclasses.dataclass(frozen=True)

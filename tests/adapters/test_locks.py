@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_specgate.adapters import locks
+from pytest_specgate.adapters import locks, state
 from pytest_specgate.adapters.locks import MachineLock
 from pytest_specgate.core.errors import ServerStartError, UsageError
 
@@ -337,6 +338,35 @@ def test_a_lock_is_released_for_a_job_that_waits_for_it(make_lock: MakeLock) -> 
     thread.join(PATIENCE_S)
 
     assert held.is_set()
+
+
+def test_containers_of_one_machine_meet(make_lock: MakeLock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each container has a host name of its own; the folder that all of them have mounted is enough."""
+    with make_lock():
+        monkeypatch.setattr(platform, "node", lambda: "another")
+        with pytest.raises(ServerStartError, match="this machine was in use"), make_lock():
+            pass
+
+
+@pytest.mark.parametrize("text", [None, "\n"])
+def test_machines_do_not_meet_in_a_folder_that_they_share(
+    make_lock: MakeLock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
+) -> None:
+    """Another kernel has another lock; where it does not tell its boot, the host name stands for it."""
+    told = tmp_path / "boot_id"
+    with make_lock("0"):
+        monkeypatch.setattr(state, "_BOOT_ID", told)
+        if text is not None:
+            told.write_text(text)
+        with make_lock():
+            monkeypatch.setattr(platform, "node", lambda: "another")
+            with make_lock():
+                told.write_text("b1946ac9\n")
+                with make_lock():
+                    pass
+
+    assert (tmp_path / "locks" / "another-machine.lock").exists()
+    assert (tmp_path / "locks" / "b1946ac9-machine.lock").exists()
 
 
 def test_a_lock_of_no_device_is_refused(make_lock: MakeLock) -> None:

@@ -203,7 +203,7 @@ def test_one_round_of_unknown_noise_shows_nothing() -> None:
         candidate_first=[False],
     )
 
-    assert found.points[1] == CurvePoint(8, None, "not shown", refuted=False)
+    assert found.points[1] == CurvePoint(8, None, "not shown")
     assert found.words == "better up to c=1, not shown better at c=8"
     assert not found.supported
     assert not found.refuted

@@ -205,6 +205,20 @@ def test_a_bound_of_fail_on_the_margin_does_not_fail(sign: int) -> None:
     assert words == ["INCONCLUSIVE", "FAIL"]
 
 
+@pytest.mark.parametrize(
+    ("beyond", "at_pass", "at_fail"), [(0.9e-9, "PASS", "INCONCLUSIVE"), (1.1e-9, "INCONCLUSIVE", "FAIL")]
+)
+def test_the_slack_of_both_margins(beyond: float, at_pass: str, *, at_fail: str) -> None:
+    """A bound less than a billionth beyond its margin lies on it: for PASS and for FAIL, on either side."""
+    half = look([0.0, 0.0], delta=1.0, noise=KNOWN, plan=Plan((2,))).pass_upper
+    assert half is not None
+    claims = [(half - beyond, 1.0), (1.0, half - beyond), (-half - beyond, 1.0), (1.0, -half - beyond)]
+
+    found = [look([0.0, 0.0], delta=d, gain=g, noise=KNOWN, plan=Plan((2,))).decision for d, g in claims]
+
+    assert found == [at_pass, at_pass, at_fail, at_fail]
+
+
 def test_without_a_gain_any_improvement_passes() -> None:
     """A claim about losses has no upper side."""
     assert look([0.5, 0.5], delta=0.05, noise=KNOWN, plan=Plan((2,))).decision == "PASS"

@@ -105,7 +105,7 @@ def test_a_declared_floor(build: type[Build]) -> None:
     """Without a calibration the declared floor counts, with its source."""
     found = known_noise(_threshold(floor=FLOOR), build.pair(), _both(at=1))
 
-    assert found == Known(declared_noise(0.004), "declared floor 0.4 % (six windows of a test)", calibrated=False)
+    assert found == Known(declared_noise(0.004), "floor 0.4 % (six windows of a test)", calibrated=False)
 
 
 def test_nothing_known(build: type[Build]) -> None:
@@ -154,7 +154,7 @@ def test_a_curve_falls_back_on_its_floor(build: type[Build]) -> None:
 
     found = known_noise(curve, build.pair(), _both(at=1), at=32)
 
-    assert found == Known(declared_noise(0.004), "declared floor 0.4 % (six windows of a test)")
+    assert found == Known(declared_noise(0.004), "floor 0.4 % (six windows of a test)")
 
 
 def test_a_calibration_without_scatter_counts(build: type[Build]) -> None:

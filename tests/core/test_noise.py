@@ -53,6 +53,11 @@ def test_a_declared_floor(floor: float, sigma: float, *, linear: bool) -> None:
     assert noise.df == 5
 
 
+def test_a_declared_floor_is_of_ratios() -> None:
+    """Without further words a floor is a percentage of the metric."""
+    assert declared_noise(0.02) == declared_noise(0.02, linear=False) != declared_noise(0.02, linear=True)
+
+
 @pytest.mark.parametrize(("sigma", "floor"), [(0.0, 0.0), (0.002, 0.0039276), (0.02, 0.0399777), (0.11, 0.2406011)])
 def test_the_floor_of_a_standard_deviation(sigma: float, floor: float) -> None:
     """The floor shown for a standard deviation is the raw change at 1.96 of it."""

@@ -11,7 +11,7 @@ from scipy import stats
 
 from pytest_specgate.core import planning
 from pytest_specgate.core.noise import UNKNOWN_NOISE, Noise, declared_noise
-from pytest_specgate.core.plan import Plan, looks
+from pytest_specgate.core.plan import Claim, Plan, looks
 from pytest_specgate.core.statistics import Look, log_margin, look
 
 NEEDS = """
@@ -99,11 +99,12 @@ def test_distance_decided_by_a_look(df: float, n_max: int, *, rounds: int, figur
 def test_minimum_detectable_effect(line: str) -> None:
     """The excess over the margin that FAILs with 80 % power equals the published one for 1 to 16 thresholds."""
     df, n_max, figures = line.split("|")
-    noise = Noise(1.0, float(df))
+    noise = Noise(0.01, float(df))
 
     found = [planning.detectable(0.25, noise=noise, n_max=int(n_max), family=m) for m in (1, 2, 4, 8, 16)]
 
-    assert [f"{(one or 0) - 0.25:.2f}" for one in found] == figures.split()
+    assert [f"{((one or 0) - 0.25) / 0.01:.2f}" for one in found] == figures.split()
+    assert planning.detectable(0.25, noise=noise, n_max=int(n_max)) == found[0]
 
 
 @pytest.mark.parametrize("higher", [True, False])
@@ -257,7 +258,7 @@ def test_rounds_that_an_open_claim_needs(ratios: list[float], noise: Noise, *, d
     n = len(ratios)
     seen = look(ratios, delta=delta, noise=noise, plan=Plan((n,), family))
 
-    found = planning.rounds_after(seen, delta=delta, rounds=n, noise=noise, family=family)
+    found = planning.rounds_after(seen, claim=Claim(delta), rounds=n, noise=noise, family=family)
 
     assert found == _rounds_after(seen, delta=delta, n=n, noise=noise, family=family)
 
@@ -280,7 +281,7 @@ def test_rounds_after_two_rounds(distance: float, total: int | None, *, in_a_fam
     cases = ((good, 1), (good, 8), (bad, 1), (bad, 8))
 
     found = [
-        planning.rounds_after(seen, delta=0.02, rounds=2, noise=Noise(0.01, 10.0), family=family)
+        planning.rounds_after(seen, claim=Claim(0.02), rounds=2, noise=Noise(0.01, 10.0), family=family)
         for seen, family in cases
     ]
 
@@ -291,7 +292,18 @@ def test_an_odd_number_of_rounds_goes_on_to_an_even_one() -> None:
     """After three rounds four are the next number that can be asked for."""
     seen = Look("INCONCLUSIVE", "", mean=0.1, sd=0.01, df=2.0)
 
-    assert planning.rounds_after(seen, delta=0.0, rounds=3, noise=UNKNOWN_NOISE) == 4
+    assert planning.rounds_after(seen, claim=Claim(0.0), rounds=3, noise=UNKNOWN_NOISE) == 4
+
+
+def test_a_claim_is_alone_unless_a_family_is_named() -> None:
+    """Without a family the rounds are those of a single claim."""
+    seen, noise = Look("INCONCLUSIVE", "", mean=-0.034, sd=0.01, df=11.0), Noise(0.01, 10.0)
+
+    found = [
+        planning.rounds_after(seen, claim=Claim(0.02), rounds=2, noise=noise, **one) for one in ({}, {"family": 2})
+    ]
+
+    assert found == [6, 8]
 
 
 @pytest.mark.parametrize(("rounds", "total"), [(1, 4), (2, 4), (3, 6), (4, 6)])
@@ -299,7 +311,7 @@ def test_rounds_after_none_was_judged(rounds: int, total: int) -> None:
     """Where nothing at all is known of the noise, the next even number of rounds from four on would tell."""
     seen = Look("INCONCLUSIVE", "noise unknown", mean=-0.01)
 
-    assert planning.rounds_after(seen, delta=0.05, rounds=rounds, noise=UNKNOWN_NOISE) == total
+    assert planning.rounds_after(seen, claim=Claim(0.05), rounds=rounds, noise=UNKNOWN_NOISE) == total
 
 
 @pytest.mark.parametrize(
@@ -339,3 +351,22 @@ def test_the_break_even_floor_is_where_one_round_stops_deciding(x: float, delta:
     )
 
     assert (small, large) == ("PASS" if x + delta > 0 else "FAIL", "INCONCLUSIVE")
+
+
+def test_an_equivalence_needs_the_nearer_of_its_ends() -> None:
+    """A change that lies near one end of an equivalence is far from decided, however far the other end is."""
+    noise = Noise(0.01, 5.0)
+    seen = look([0.043, 0.045], delta=0.05, gain=0.05, noise=noise, plan=Plan((2, 4, 6)))
+
+    assert seen.decision in {"CONTINUE", "INCONCLUSIVE"}
+    assert planning.rounds_after(seen, claim=Claim(0.05), rounds=2, noise=noise) == 4
+    assert planning.rounds_after(seen, claim=Claim(0.05, 0.05), rounds=2, noise=noise) is None
+
+
+@pytest.mark.parametrize(("df", "rounds"), [(0.0, 4), (1.0, 4), (10.0, 2)])
+def test_rounds_before_the_first_look(df: float, rounds: int) -> None:
+    """Where nothing was judged yet, the next look is named; a calibration of few boots is as good as none."""
+    noise = Noise(0.01, df)
+    seen = look([0.0], delta=0.05, noise=noise, plan=Plan((2, 4, 6)))
+
+    assert planning.rounds_after(seen, claim=Claim(0.05), rounds=1, noise=noise) == rounds

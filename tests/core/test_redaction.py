@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.core.arms import Arm
-from pytest_specgate.core.records import REDACTED, redacted, redacted_arm, redacted_profile, redacted_text, secrets_of
+from pytest_specgate.core.redaction import REDACTED, redacted, redacted_arm, redacted_profile, redacted_text, secrets_of
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

@@ -14,7 +14,8 @@ from pytest_specgate.core.counters import CounterDelta
 from pytest_specgate.core.declared import fraction_of
 from pytest_specgate.core.errors import ScrapeError, UsageError
 from pytest_specgate.core.metrics import measure
-from pytest_specgate.core.records import RequestRecord, WindowRecord, redacted, redacted_text
+from pytest_specgate.core.records import RequestRecord, WindowRecord
+from pytest_specgate.core.redaction import redacted, redacted_text
 from pytest_specgate.core.sse import Read, timeline
 
 if TYPE_CHECKING:

@@ -330,14 +330,17 @@ def test_a_drift_needs_two_rounds_of_each_order(first: list[bool], drift: float)
     assert spread.df[0] == (3 if math.isnan(drift) else 2)
 
 
-@pytest.mark.parametrize(("drift", "removed"), [(0.0199, True), (0.0201, False)])
-def test_the_cap_of_the_order_effect(drift: float, *, removed: bool) -> None:
-    """A drift of up to 2 % per boot is taken out of the variance; a larger one is significant, and stays in."""
+@pytest.mark.parametrize(
+    ("drift", "significant", "removed"),
+    [(0.0017, False, False), (0.0018, True, True), (0.0199, True, True), (0.0201, True, False)],
+)
+def test_the_range_of_the_order_effect(drift: float, *, significant: bool, removed: bool) -> None:
+    """A drift is significant from 6.96 times half the least sd on, and taken out of the variance up to 2 % per boot."""
     x = np.array([[drift, -drift, drift, -drift]])
 
     spread, order = rule.spread_of(x, np.array([False, True] * 2), sigma=np.zeros(1), nu=0.0, scale=LOG)
 
-    assert (order.significant[0], order.removed[0]) == (True, removed)
+    assert (order.significant[0], order.removed[0]) == (significant, removed)
     assert spread.variance[0] == pytest.approx(0.0 if removed else 4 * drift**2 / 3)
 
 

@@ -90,6 +90,10 @@ class Boot:
         """Return made-up ids."""
         return frozenset({100 + self.number})
 
+    def cleaned(self, text: str) -> str:
+        """Return a text as it is: no secret was given."""
+        return text
+
     def page(self) -> CounterPage:
         """Return the counters after what was answered so far; speculation accepts 3, 2, 1, 0, ... of every four."""
         labels = {"engine": "0", "model_name": self.model}

@@ -1,0 +1,127 @@
+"""Values of options: read from text, or refused in one sentence that names the place."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlsplit
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+N = TypeVar("N", int, float)
+D = TypeVar("D", float, None)
+
+_OWN_ARGUMENTS: Final = ("model", "served-model-name", "host", "port")
+_BUDGET: Final = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?")
+_SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Given:
+    """What the user wrote, and where."""
+
+    place: str
+    text: str
+
+
+def words_of(given: Given | None) -> list[str]:
+    """Read words as a shell would; none where nothing was given."""
+    if given is None:
+        return []
+    try:
+        return shlex.split(given.text)
+    except ValueError as error:
+        raise pytest.UsageError(f"{given.place} cannot be read as words: {error}") from None
+
+
+def arguments_of(given: Given | None) -> tuple[str, ...]:
+    """Read arguments of servers; those that decide what is measured, and where, are not given by hand."""
+    words = tuple(words_of(given))
+    for word in words:
+        name = word.partition("=")[0].removeprefix("--").replace("_", "-")
+        # A beginning of a name is the name, to the parser of the engine.
+        own = next(
+            (known for known in _OWN_ARGUMENTS if word.startswith("--") and name and known.startswith(name)), None
+        )
+        if given is not None and own is not None:
+            raise pytest.UsageError(f"{given.place} has --{own}, which is set by the gate itself: leave it out")
+    return words
+
+
+def variables_of(given: Given | None) -> dict[str, str]:
+    """Read words as ``NAME=VALUE``."""
+    pairs = [word.partition("=") for word in words_of(given)]
+    for (name, equals, _), before in zip(pairs, ["", *(name for name, _, _ in pairs)], strict=False):
+        if given is not None and not (name and equals):
+            # It may be the rest of a secret whose quotes were forgotten.
+            what = f"a word after {before}=" if before else repr(name + equals)
+            raise pytest.UsageError(f"{given.place} has {what}, which is no NAME=VALUE: put values in quotes")
+    return {name: value for name, _, value in pairs}
+
+
+def addresses_of(given: Given | None) -> dict[str, str]:
+    """Read addresses by name of the arm."""
+    urls = {name: url.rstrip("/") for name, url in variables_of(given).items()}
+    for name, url in urls.items():
+        parts = urlsplit(url)
+        if given is not None and (parts.scheme != "http" or not parts.hostname or parts.path or parts.query):
+            raise pytest.UsageError(
+                f"{given.place} has {name}={parts.scheme}://{parts.hostname or ''}{parts.path}: the base address of a "
+                f"server is wanted, as http://10.0.0.5:8000"
+            )
+        if given is not None and (parts.username or parts.password):
+            raise pytest.UsageError(f"{given.place}: the address of {name} has a user name, which is not sent")
+    return urls
+
+
+def boots_of(given: Given | None) -> int:
+    """Read the boots of a calibration; 6 where nothing was given."""
+    boots = number_of(given, int, default=None)
+    if given is not None and boots is not None and boots < 2:
+        raise pytest.UsageError(
+            f"{given.place}={given.text}: one boot has nothing to be compared with, write 2 or more"
+        )
+    return boots or 6
+
+
+def budget_of(given: Given | None) -> float | None:
+    """Read a time as ``40m`` or ``1h30m``, in seconds; `None` where nothing was given."""
+    match = None if given is None else _BUDGET.fullmatch(given.text.strip())
+    parts = {} if match is None else {name: float(text) for name, text in match.groupdict().items() if text}
+    seconds = sum(amount * _SECONDS[unit] for unit, amount in parts.items())
+    if given is not None and not seconds:
+        raise pytest.UsageError(f"{given.place}={given.text} is no time: write it with its unit, as 40m or 1h30m")
+    return seconds or None
+
+
+def word_of(given: Given | None, default: str, other: str) -> str:
+    """Read one of two words."""
+    if given is not None and given.text not in {default, other}:
+        raise pytest.UsageError(f"{given.place}={given.text} is neither {other} nor {default}")
+    return default if given is None else given.text
+
+
+def is_yes(given: Given | None) -> bool:
+    """Read ``yes`` or ``no``; the latter where nothing was given."""
+    return word_of(given, "no", "yes") == "yes"
+
+
+def number_of(given: Given | None, kind: Callable[[str], N], *, default: D, zero: bool = False) -> N | D:
+    """Read a number above 0, or from 0 on."""
+    if given is None:
+        return default
+    what = "a whole number" if kind is int else "a number"
+    limit = "of at least 0" if zero else "above 0"
+    refusal = pytest.UsageError(f"{given.place}={given.text} is not {what} {limit}")
+    try:
+        number = kind(given.text)
+    except ValueError:
+        raise refusal from None
+    if not (0 < number < float("inf") or (zero and number == 0)):
+        raise refusal
+    return number

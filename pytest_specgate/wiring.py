@@ -1,0 +1,255 @@
+"""The wiring of a session to the real adapters: servers on this machine, files in the project."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+from typing import TYPE_CHECKING
+
+from pytest_specgate.adapters.attached import AttachingEngine, check_addresses
+from pytest_specgate.adapters.client import HttpLoadDriver
+from pytest_specgate.adapters.engines import IMAGE_DIGEST
+from pytest_specgate.adapters.host import LocalHost
+from pytest_specgate.adapters.job_devices import JobDevices
+from pytest_specgate.adapters.leftovers import Leftovers
+from pytest_specgate.adapters.lock_folder import lock_folder
+from pytest_specgate.adapters.locks import MachineLock
+from pytest_specgate.adapters.processes import DEFAULT_LIMITS
+from pytest_specgate.adapters.prompts import LocalPrompts, check_files
+from pytest_specgate.adapters.scrape import HttpPages
+from pytest_specgate.adapters.server import EngineOptions, VllmEngine
+from pytest_specgate.adapters.state import ServerNotes, state_folder
+from pytest_specgate.adapters.storage import FileStore, NoiseFile, latest_records, window_name
+from pytest_specgate.core.calibration import window_of
+from pytest_specgate.core.durations import boot_seconds
+from pytest_specgate.core.errors import InvalidError, ServerStartError
+from pytest_specgate.core.hosts import facts_of, host_class
+from pytest_specgate.core.measured import Calibrated, MeasuredWindow
+from pytest_specgate.core.ports import Ports
+from pytest_specgate.window import calibrate, measure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.ports import Server
+    from pytest_specgate.core.profile import RequestProfile
+    from pytest_specgate.core.records import ArmNoise
+    from pytest_specgate.options import GateOptions
+    from pytest_specgate.window import CalibrationPlan, WindowPlan
+
+
+@dataclasses.dataclass(slots=True)
+class _KeptServer:
+    """The server that `vllm_server` handed out last."""
+
+    arm: Arm
+    server: Server
+    stack: contextlib.ExitStack
+
+
+class LocalWiring:
+    """Wires the session to real servers on this machine, and to the files of the project."""
+
+    def __init__(
+        self,
+        options: GateOptions,
+        *,
+        root: Path,
+        say: Callable[[str], None],
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._options = options
+        self._root = root
+        self._environment = environment
+        self._kept: _KeptServer | None = None
+        self._servers: AttachingEngine | None = None
+        self._dead: list[tuple[Arm, ServerStartError]] = []
+        self._until_s: float | None = None
+        self._say = say
+
+    @functools.cached_property
+    def _lock(self) -> MachineLock:
+        """The right to use the machine: one object for the session, which may take it again and again."""
+        folder = lock_folder(self._environment, say=self._say)
+        return MachineLock(self._options.devices, folder=folder, wait_s=self._options.lock_wait_s, say=self._say)
+
+    @functools.cached_property
+    def _devices(self) -> JobDevices:
+        """The devices of this job: one object for the session, which tells only once what cannot be checked."""
+        options = self._options
+        return JobDevices(options.devices, variables=options.engine_env, environment=self._environment, say=self._say)
+
+    def _check_devices(self, arms: Iterable[Arm]) -> None:
+        self._devices.check(arm for arm in arms if arm.name not in self._options.attach)
+
+    @functools.cached_property
+    def _leftovers(self) -> Leftovers:
+        """What could not be ended: one object for the session, so that nothing is started beside it, by whomever."""
+        return Leftovers()
+
+    def check(self, pairs: Sequence[ArmPair]) -> None:
+        """Raise `UsageError` for what would stop a pair from being measured."""
+        check_files([pair.profile for pair in pairs], root=self._root)
+        names = {arm.name for pair in pairs for arm in pair.arms}
+        check_addresses(self._options.attach, arms=names, say=self._say)
+        self._check_devices(arm for pair in pairs for arm in pair.arms)
+        engine = self._engine(self._options.results)
+        for pair in pairs:
+            for arm in pair.arms:
+                engine.check(arm)
+            engine.check_pair(pair)
+
+    @functools.cached_property
+    def _host(self) -> LocalHost:
+        return LocalHost(gpus=self._devices.facts)
+
+    @functools.cached_property
+    def _noise_file(self) -> NoiseFile:
+        """The calibrations of this class of machine."""
+        return NoiseFile(self._options.baselines, host_class(facts_of(self._host.facts())))
+
+    def noise(self, arms: Sequence[Arm], profile: RequestProfile) -> tuple[ArmNoise, ...]:
+        """Return the calibrations of this machine that apply to some arms; an attached one runs elsewhere.
+
+        Raises:
+            RecordError: the file with them cannot be read.
+        """
+        if not self._options.has_calibrations:
+            return ()
+        here = [arm for arm in arms if arm.name not in self._options.attach]
+        return self._noise_file.load().noises(here, profile)
+
+    def boot_seconds(self, arms: Sequence[Arm], profile: RequestProfile) -> Mapping[str, float] | None:
+        """Return what a boot of each arm took in the latest window that tells; `None` where none does."""
+        records = latest_records(self._options.results, profile)
+        return next((found for record in records if (found := boot_seconds(arms, record)) is not None), None)
+
+    def measure(self, plan: WindowPlan, say: Callable[[str], None]) -> MeasuredWindow:
+        """Measure a window; its record and the logs of its servers go into a folder of its own."""
+        if self._options.budget_s is not None and self._until_s is None:
+            self._until_s = self._host.clock_s() + self._options.budget_s
+        within = dataclasses.replace(plan, until_s=self._until_s)
+        with self._ports(plan.profile, say) as (ports, path):
+            return MeasuredWindow(measure(within, ports), path)
+
+    def calibrate(self, plan: CalibrationPlan, say: Callable[[str], None]) -> Calibrated:
+        """Run A/A windows, and add what they tell to the calibrations of this machine.
+
+        Raises:
+            InvalidError: nothing can be told of any of the arms.
+            RecordError: the file with the calibrations cannot be read.
+        """
+        self._noise_file.load()
+        with self._ports(plan.profile, say) as (ports, path):
+            record = calibrate(plan, ports)
+        book, problems = self._noise_file.load(), []
+        for arm in plan.arms:
+            try:
+                book = book.with_window(arm, plan.profile, window_of(arm, record))
+            except InvalidError as error:
+                problems.append(str(error))
+        if len(problems) == len(plan.arms):
+            raise InvalidError(f"{'; '.join(problems)} (record: {path})")
+        self._noise_file.save(book)
+        noises = book.noises(plan.arms, plan.profile)
+        return Calibrated(record, path, short(self._noise_file.path), noises, tuple(problems))
+
+    @contextlib.contextmanager
+    def _ports(self, profile: RequestProfile, say: Callable[[str], None]) -> Iterator[tuple[Ports, str]]:
+        """Give the outside world to a window, and the place of its record."""
+        folder = self._options.results / window_name(self._host.now(), profile)
+        store = FileStore(folder)
+        with self._lock:
+            ports = Ports(
+                engine=self._engine(folder),
+                load=HttpLoadDriver(),
+                pages=HttpPages(),
+                prompts=LocalPrompts(self._root),
+                host=self._host,
+                store=store,
+                progress=_Progress(say),
+            )
+            try:
+                yield ports, short(store.path)
+            except KeyboardInterrupt:
+                say(f"interrupted; what was measured so far is in {short(store.path)}")
+                raise
+
+    def server(self, arm: Arm) -> Server:
+        """Return a running server of an arm; another arm's is stopped first."""
+        if self._kept is not None and self._kept.arm.key == arm.key:
+            self._kept.server.ensure_alive()
+            return self._kept.server
+        self.stop_server()
+        for dead, error in self._dead:
+            if dead.key == arm.key:
+                raise error
+        return self._start(arm)
+
+    def _start(self, arm: Arm) -> Server:
+        if self._servers is None:
+            self._servers = self._engine(self._options.results / f"servers-{os.getpid()}")
+        self._servers.check(arm)
+        self._check_devices([arm])
+        if arm.name not in self._options.attach:
+            self._say(f"{arm.name}: starting its server")
+        stack = contextlib.ExitStack()
+        try:
+            server = stack.enter_context(self._servers.start(arm))
+        except ServerStartError as error:
+            # It would take as long to fail for the next test that asks for it; a machine in use may be free by then.
+            if error.command:
+                self._dead.append((arm, error))
+            raise
+        self._kept = _KeptServer(arm, server, stack)
+        return server
+
+    def stop_server(self) -> None:
+        """Stop the server that `server` started, if it still runs."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.stack.close()
+
+    def _engine(self, log_folder: Path) -> AttachingEngine:
+        options = self._options
+        launcher = self._launcher(log_folder)
+        return AttachingEngine(options.attach, launcher=launcher, wait_s=options.start_limit_s)
+
+    def _launcher(self, log_folder: Path) -> VllmEngine:
+        image = {IMAGE_DIGEST: self._options.image_digest} if self._options.image_digest else {}
+        limits = DEFAULT_LIMITS.scaled(self._options.stop_limit_s)
+        return VllmEngine(
+            EngineOptions(
+                python=self._options.engine_python,
+                command=self._options.engine_command,
+                environment={**self._environment, **image},
+                start_limit_s=self._options.start_limit_s,
+                log_folder=log_folder,
+                arguments=self._options.engine_args,
+                # What a job has to itself is also all that its servers see.
+                variables={**self._devices.variables, **self._options.engine_env},
+                limits=limits,
+                lock=self._lock,
+                leftovers=self._leftovers,
+                notes=ServerNotes(state_folder(self._environment) / "servers", say=self._say, limits=limits),
+                memory=self._devices.memory,
+                say=self._say,
+            )
+        )
+
+
+def short(path: Path) -> str:
+    """Return a path as a user in this folder would type it."""
+    here = path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Progress:
+    """Port `Progress`: hands lines on."""
+
+    say: Callable[[str], None]
