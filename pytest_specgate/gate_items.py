@@ -47,17 +47,10 @@ def _declared_gate(metafunc: pytest.Metafunc, options: GateOptions) -> Gate:
     if SERVER_FIXTURE in metafunc.fixturenames:
         raise UsageError("a gate cannot ask for vllm_server, because two servers would run at once")
     gate = gate_from(marks[0], options, gate_id=metafunc.definition.name)
-    try:
-        gate.check()
-        if options.calibrate is None and not options.has_calibrations:
-            # With calibrations this depends on the machine, and is found out when they have been read.
-            gate.check_decidable()
-    except UsageError as error:
-        attached = [arm.name for arm in gate.pair.arms if arm.name in options.attach]
-        if not attached:
-            raise
-        names = " and ".join(attached)
-        raise UsageError(f"{error} (an attached server is not booted anew, so {names} gives one round)") from None
+    gate.check()
+    if options.calibrate is None and not options.has_calibrations:
+        # With calibrations this depends on the machine, and is found out when they have been read.
+        gate.check_decidable(attached=options.attached_of(gate.pair))
     return gate
 
 

@@ -31,6 +31,8 @@ from pytest_specgate.option_values import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pytest_specgate.core.arms import ArmPair
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GateOptions:
@@ -88,6 +90,10 @@ class GateOptions:
     def has_calibrations(self) -> bool:
         """Whether calibrations of any class of machine were committed."""
         return any(self.baselines.glob("*/noise.json"))
+
+    def attached_of(self, pair: ArmPair) -> tuple[str, ...]:
+        """Return the names of a pair's arms whose servers run elsewhere."""
+        return tuple(arm.name for arm in pair.arms if arm.name in self.attach)
 
     def rounds_of(self, arms: Iterable[str]) -> int | None:
         """Return n_max of a pair of arms, by name; `None` leaves it to the gate file.

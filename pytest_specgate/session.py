@@ -78,14 +78,14 @@ class GateSession:
                 continue
             window.noise = self._wiring.noise(window.arms, window.profile)
             for gate in window.gates.values():
-                gate.check_decidable(window.noise)
+                gate.check_decidable(window.noise, attached=self._options.attached_of(gate.pair))
                 for sentence in gate.too_fine(window.noise):
                     if self._options.strict:
                         raise UsageError(f"{gate.id}: {sentence}")
                     self._say(f"{gate.id}: {sentence}")
 
     def _refuse_attached(self, window: Window) -> None:
-        attached = [arm.name for arm in window.arms if arm.name in self._options.attach]
+        attached = [name for pair in window.pairs for name in self._options.attached_of(pair)]
         if attached:
             raise UsageError(f"{attached[0]} is attached: a server that is not booted anew cannot be calibrated")
 

@@ -127,7 +127,7 @@ def calibrate(plan: CalibrationPlan, ports: Ports) -> WindowRecord:
         for number in range(1, plan.boots + 1):
             if run.left_running or any(boot.failure for boot in run.record.boots_of(arm.name)):
                 break
-            ports.progress.say(f"boot {number} of {plan.boots} of {arm.name}: starting its server")
+            ports.progress.say(f"boot {number} of {plan.boots} of {arm.name}: {ports.engine.intent(arm)}")
             run.boot(_Place(arm, number, position), pairs=())
     run.keep(finished=True)
     return run.record
@@ -141,7 +141,7 @@ def _boot_for(plan: WindowPlan, run: _Run, pairs: Sequence[ArmPair], place: _Pla
     mine = [pair for pair in pairs if place.arm in pair.arms]
     if run.left_running or all(plan.broken(pair, run.record) for pair in mine):
         return
-    run.say(f"round {place.round} of {plan.rounds}: {place.arm.name}: starting its server")
+    run.begin(place, of=plan.rounds)
     run.boot(place, pairs=tuple(pair.title for pair in mine))
 
 
@@ -180,6 +180,10 @@ class _Run:
     def say(self, line: str) -> None:
         """Tell a waiting user."""
         self._ports.progress.say(line)
+
+    def begin(self, place: _Place, *, of: int) -> None:
+        """Tell a waiting user which boot comes now."""
+        self.say(f"round {place.round} of {of}: {place.arm.name}: {self._ports.engine.intent(place.arm)}")
 
     def boot(self, place: _Place, *, pairs: tuple[str, ...]) -> None:
         """Boot an arm once, and keep what came of it."""

@@ -195,8 +195,7 @@ class LocalWiring:
             self._servers = self._engine(self._options.results / f"servers-{os.getpid()}")
         self._servers.check(arm)
         self._check_devices([arm])
-        if arm.name not in self._options.attach:
-            self._say(f"{arm.name}: starting its server")
+        self._say(f"{arm.name}: {self._servers.intent(arm)}")
         stack = contextlib.ExitStack()
         try:
             server = stack.enter_context(self._servers.start(arm))

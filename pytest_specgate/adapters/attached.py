@@ -99,6 +99,11 @@ class AttachingEngine:
         self._launcher = launcher
         self._wait_s = wait_s
 
+    def intent(self, arm: Arm) -> str:
+        """Say whether an arm's server is started, or where it runs."""
+        url = self._addresses.get(arm.name)
+        return self._launcher.intent(arm) if url is None else f"attached at {url}"
+
     def facts(self, arm: Arm) -> dict[str, JsonValue]:
         """Return what an attached server tells of its install, which is its version."""
         url = self._addresses.get(arm.name)

@@ -95,6 +95,10 @@ class VllmEngine:
         self._facts: dict[Path, dict[str, JsonValue]] = {}
         self._starts = 0
 
+    def intent(self, _: Arm) -> str:
+        """Say that a server is started."""
+        return "starting its server"
+
     def facts(self, arm: Arm) -> dict[str, JsonValue]:
         """Return what is known of the install of the engine that an arm uses."""
         own = engines.build_environment({**self._options.environment, **self._environment(arm)})

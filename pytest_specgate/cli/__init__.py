@@ -11,7 +11,7 @@ import importlib.metadata
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from pytest_specgate.cli import counters, prepare_model, selftest, stream
+from pytest_specgate.cli import calibrate, counters, prepare_model, selftest, stream
 from pytest_specgate.cli.command import EXIT_INTERRUPTED, EXIT_USAGE, Command
 from pytest_specgate.core.errors import SpecgateError, UsageError
 
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "Command", "main"]
 
-COMMANDS: tuple[Command, ...] = (prepare_model.COMMAND, selftest.COMMAND, counters.COMMAND, stream.COMMAND)
+COMMANDS: tuple[Command, ...] = (
+    prepare_model.COMMAND,
+    calibrate.COMMAND,
+    selftest.COMMAND,
+    counters.COMMAND,
+    stream.COMMAND,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

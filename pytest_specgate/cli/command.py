@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EXIT_OK: Final = 0
+EXIT_NOT_PROVED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_INCONCLUSIVE: Final = 3
 EXIT_INVALID: Final = 4
 EXIT_INTERRUPTED: Final = 130
 

@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from pytest_specgate.cli.command import EXIT_INVALID, EXIT_OK, Command, say
+from pytest_specgate.cli.command import EXIT_INCONCLUSIVE, EXIT_INVALID, EXIT_NOT_PROVED, EXIT_OK, Command, say
+from pytest_specgate.cli.selftest_words import percent, sentence
 from pytest_specgate.core.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from pytest_specgate.core.verdict import Verdict
 
 Expected: TypeAlias = Literal["PASS", "FAIL"]
-
-EXIT_NOT_PROVED: Final = 1
-EXIT_INCONCLUSIVE: Final = 3
 
 _SLOWED_BY_DEFAULT: Final = "20%"
 _SLOWEST: Final = 10.0
@@ -96,9 +94,14 @@ class Check:
         return "FAIL" if self.slowed else "PASS"
 
     @property
+    def usual_s(self) -> float:
+        """Step time of the first arm."""
+        return _STEP_S
+
+    @property
     def other_s(self) -> float:
         """Step time of the second arm."""
-        return round(_STEP_S * (1 + self.slowed), 9)
+        return round(self.usual_s * (1 + self.slowed), 9)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -193,9 +196,9 @@ def _run(arguments: argparse.Namespace) -> int:
             findings.append(_checked(check, folder / check.name, quiet=arguments.json))
     if arguments.json:
         say(json.dumps(_answer(findings)))
-        sys.stderr.writelines(_sentence(finding) + "\n" for finding in findings if not finding.proved)
+        sys.stderr.writelines(sentence(finding) + "\n" for finding in findings if not finding.proved)
     else:
-        say("\n".join(["", *map(_sentence, findings)]))
+        say("\n".join(["", *map(sentence, findings)]))
     statuses = {finding.status for finding in findings}
     return next((found for found in (EXIT_NOT_PROVED, EXIT_INVALID, EXIT_INCONCLUSIVE) if found in statuses), EXIT_OK)
 
@@ -213,7 +216,7 @@ def _checks(*, slow: str | None, aa: bool) -> tuple[Check, ...]:
         )
     margin = min(_MARGIN, _MARGIN_SHARE * slowed) if slowed else _MARGIN
     equal = [Check("--aa", slowed=0.0, margin=margin)] if aa else []
-    return (*equal, *([Check(f"--slow {_percent(slowed)}%", slowed=slowed, margin=margin)] if slowed else []))
+    return (*equal, *([Check(f"--slow {percent(slowed)}%", slowed=slowed, margin=margin)] if slowed else []))
 
 
 @contextlib.contextmanager
@@ -255,11 +258,11 @@ def _gate_text(check: Check, *, name: str, engine: str) -> str:
     return _GATE_FILE.format(
         name=name,
         engine=engine,
-        usual_s=_STEP_S,
+        usual_s=check.usual_s,
         other="slowed" if check.slowed else "twin",
         other_s=check.other_s,
         metric=_METRIC,
-        margin=_percent(check.margin),
+        margin=percent(check.margin),
     )
 
 
@@ -333,48 +336,6 @@ def _answer(findings: list[Finding]) -> dict[str, JsonValue]:
         return findings[0].as_json()
     both: dict[str, JsonValue] = {finding.check.name: finding.as_json() for finding in findings}
     return {**both, "proved": all(finding.proved for finding in findings)}
-
-
-def _sentence(finding: Finding) -> str:
-    """Say what was slowed, what the gate said of it, and whether that proves the gate."""
-    check, times_ms = finding.check, f"{1000 * _STEP_S:g} ms"
-    if check.slowed:
-        done = f"engine steps of one arm were made {_percent(check.slowed)} % longer ({times_ms} to"
-        done += f" {1000 * check.other_s:.6g} ms)"
-    else:
-        done = f"both arms had the same engine steps ({times_ms})"
-    change = f"changes by {100 * check.slowed:+.1f} %" if check.slowed else "stays the same"
-    return f"selftest {check.option}: {done}, so TPOT truly {change}; {_said(finding)}."
-
-
-def _said(finding: Finding) -> str:
-    verdict, ended = finding.verdict, f"pytest ended with exit status {finding.exit_code}"
-    if verdict is None:
-        return f"no gate was judged and {ended}, whose output is above: this proves nothing, and needs mending first"
-    if verdict.change is None or finding.interval is None:
-        return f"the gate said {verdict.summary.rstrip('.')}, and {ended}: {_conclusion(finding)}"
-    low, high = finding.interval
-    return (
-        f"the gate measured {100 * verdict.change:+.1f} % (interval {100 * low:+.1f} .. {100 * high:+.1f} %) against a"
-        f" margin of {_percent(finding.check.margin)} %, said {verdict.outcome}, and {ended}: {_conclusion(finding)}"
-    )
-
-
-def _conclusion(finding: Finding) -> str:
-    if finding.proved:
-        how = "goes red when an arm is slower" if finding.check.slowed else "stays green when no arm is slower"
-        return f"proved, a gate here {how}"
-    remedies = {
-        EXIT_NOT_PROVED: "NOT proved, do not trust gates on this machine before this is explained",
-        EXIT_INCONCLUSIVE: "not proved, the measurement did not suffice; free this machine of other work, or slow more",
-        EXIT_INVALID: "not proved, nothing may be judged; mend that first",
-    }
-    return remedies[finding.status]
-
-
-def _percent(fraction: float) -> str:
-    """Return a fraction as a percentage without its sign, in plain digits."""
-    return f"{100 * fraction:.6f}".rstrip("0").rstrip(".")
 
 
 COMMAND = Command(

@@ -331,9 +331,9 @@ def speculation_words(config: Mapping[str, JsonValue]) -> str:
         return "none"
     method, model, sampling = own.get("method"), own.get("model"), own.get("rejection_sample_method")
     words = [str(model if method is None else method), f"k={own['num_speculative_tokens']}"]
-    if str(words[0]).startswith("ngram"):
+    if str(words[0]).startswith("ngram") and own.get("prompt_lookup_max") is not None:
         words.append(f"lookup {own.get('prompt_lookup_min')}..{own.get('prompt_lookup_max')}")
-    elif model is not None and model != words[0]:
+    elif model is not None and not str(words[0]).startswith("ngram") and model != words[0]:
         words.append(f"model {str(model).rstrip('/').rpartition('/')[2]}")
     if sampling not in {None, "standard"}:
         words.append(f"{sampling} rejection sampling")

@@ -146,20 +146,25 @@ class Gate:
             if isinstance(other, Threshold) and (threshold.fraction or 0.0) > (other.fraction or 0.0):
                 raise UsageError(f"{threshold.id} and {other.id} exclude each other: leave one out")
 
-    def check_decidable(self, noises: Sequence[ArmNoise] = ()) -> None:
+    def check_decidable(self, noises: Sequence[ArmNoise] = (), *, attached: Sequence[str] = ()) -> None:
         """Refuse thresholds that can never be decided with their rounds and what is known of their noise.
 
         Args:
             noises: calibrations of this machine.
+            attached: arms of the pair whose servers run elsewhere, and give one round.
 
         Raises:
             UsageError: nothing is known of the noise, and there are too few rounds to see it.
         """
         for threshold in self.intervals:
             if not self.plan(threshold, noises).looks:
+                ways = "raise rounds to 3 or more, calibrate (pytest --specgate-calibrate), or declare a floor"
+                if attached:
+                    ways = (
+                        f"{' and '.join(attached)} is attached and not booted anew, which is one round: declare a floor"
+                    )
                 raise UsageError(
-                    f"threshold {threshold.id} can never be decided with rounds={self.pair.rounds}: raise rounds to 3 "
-                    f"or more, calibrate (pytest --specgate-calibrate), or declare a floor "
+                    f"threshold {threshold.id} can never be decided with rounds={self.pair.rounds}: {ways} "
                     f"(noise=noise_floor('2%', source='...'))"
                 )
             if isinstance(threshold, Threshold):

@@ -67,6 +67,9 @@ class Engine(Protocol):
             ServerStartError: it died or was not ready in time.
         """
 
+    def intent(self, arm: Arm) -> str:
+        """Say what `start` is going to do, for a waiting user: ``starting its server``."""
+
     def facts(self, arm: Arm) -> dict[str, JsonValue]:
         """Return what is known of the install of the engine that an arm uses."""
 

@@ -35,6 +35,9 @@ OUTPUTS_AGREE: Final = "outputs_agree"
 FASTER_ONLY_UP_TO: Final = "faster_only_up_to"
 """Kind of the claim about the curve over all load levels."""
 
+LIMITS: Final = ("at_least", "at_most")
+"""Kinds of claims about a value of the candidate alone."""
+
 CURVE_METRIC: Final = "output_throughput"
 """Metric of a curve where none is named."""
 

@@ -52,17 +52,28 @@ def points_of(text: object) -> float | None:
     return float(match["number"]) / 100 if match else None
 
 
-def amount_text(unit: Unit, value: float) -> str:
-    """Return an amount as a gate file would write it: ``200 ms``, ``250 tokens/s``, ``60 %``."""
+def amount_text(unit: Unit, value: float, *, digits: int = 6) -> str:
+    """Return an amount as a gate file would write it: ``200 ms``, ``250 tokens/s``, ``60 %``.
+
+    Args:
+        unit: of the amount.
+        value: in that unit.
+        digits: significant ones; digits before the point are never rounded away.
+    """
     if unit == "s":
-        return f"{_plain(1000 * value)} ms" if value < 1 else f"{_plain(value)} s"
+        return f"{_plain(1000 * value, digits)} ms" if value < 1 else f"{_plain(value, digits)} s"
     if unit == "share":
-        return f"{_plain(100 * value)} %"
-    return _plain(value) if unit == "events" else f"{_plain(value)} {unit}"
+        return f"{_plain(100 * value, digits)} %"
+    return _plain(value, digits) if unit == "events" else f"{_plain(value, digits)} {unit}"
 
 
-def _plain(value: float) -> str:
-    """Return a number without an exponent, to six significant digits or to the unit."""
-    digits = max(0, 5 - math.floor(math.log10(value))) if value else 0
-    text = f"{value:.{digits}f}"
+def measured_text(unit: Unit, value: float) -> str:
+    """Return a measured amount, to four significant digits."""
+    return amount_text(unit, value, digits=4)
+
+
+def _plain(value: float, digits: int) -> str:
+    """Return a number without an exponent."""
+    decimals = max(0, digits - 1 - math.floor(math.log10(value))) if value else 0
+    text = f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

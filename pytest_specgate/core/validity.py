@@ -83,6 +83,7 @@ def _point_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> It
     yield from _request_problems(arm, point, profile)
     yield from _quiet_problems(arm, point)
     yield from _count_problems(arm, point, profile)
+    yield from _gauge_problems(arm, point)
     yield from _speculation_problems(arm, point, profile)
     yield from _prefix_problems(arm, point, profile)
     yield from _client_problems(arm, point)
@@ -157,6 +158,15 @@ def _count_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> It
         if theirs != ours and not (words.startswith("generated") and 0 < theirs - ours <= spare):
             reason = "foreign-traffic" if theirs > ours else "counter-mismatch"
             yield Failure(reason=reason, message=_at(arm, point, f"the server {words.format(theirs, ours)}"))
+
+
+def _gauge_problems(arm: Arm, point: PointRecord) -> Iterator[Failure]:
+    """Refuse a point around which the server may have been busy without telling."""
+    for when, page in (("before", point.before), ("after", point.after)):
+        if not any(page.has(gauge) for gauge in counters.GAUGES):
+            lacking = f"neither {counters.RUNNING} nor {counters.WAITING}"
+            text = f"/metrics has {lacking} {when} the point, so the server may have served others meanwhile"
+            yield Failure(reason="missing-counter", message=_at(arm, point, text))
 
 
 def ended_by_client(profile: RequestProfile) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_specgate.core import planning, statistics
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from pytest_specgate.core.statistics import Look
     from pytest_specgate.core.thresholds import Threshold
 
+MOST_PLAUSIBLE: Final = math.log(4)
+"""Gain, in log units, beyond which a claim of 'not worse' is not believed under strict: something was not measured."""
+
+_IMPLAUSIBLE: Final = "a gain of this size is not believed on a claim of 'not worse': did both arms do the same work?"
 _MARK: Final = {"not_worse": "margin", "better": "asked for", "equivalent": "within ±"}
 _WHY: Final = {
     ("PASS", "not_worse"): "the loss is bounded within the margin",
@@ -155,6 +160,10 @@ def _judged(case: _Case) -> Verdict:
     if threshold.points and case.scale.least_sd > threshold.margin_on(case.known.noise) / 2:
         text = f"{threshold.claim}: its steps of {100 * case.scale.least_sd:.2g} points cannot resolve that margin"
         return invalid(case.gate, threshold, Failure(reason="cannot-be-resolved", message=text))
+    if case.record.strict and threshold.kind == "not_worse" and look.mean > MOST_PLAUSIBLE and not threshold.points:
+        changed = change_words(case.raw(look.mean), metric_name=threshold.metric)
+        text = f"{threshold.row.label} at {level_label(threshold.at)} {changed}: {_IMPLAUSIBLE}"
+        return invalid(case.gate, threshold, Failure(reason="implausible-gain", message=text))
     low, high = case.ends()
     told = flags(threshold, case.gate.pair, look=look, rounds=rounds, known=case.known)
     verdict = Verdict(
@@ -225,7 +234,7 @@ def _summary(verdict: Verdict, case: _Case) -> str:
 
 
 def _noise_words(case: _Case) -> str:
-    source = case.look.source
+    source = "not estimated before the first look" if case.look.sd is None and case.plan.looks else case.look.source
     if not case.known.calibrated:
         source = source.replace("calibrated", "declared").replace("calibration", "declared floor")
         source = source.replace("own (no declared floor)", "own (no calibration)")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import measure
 from pytest_specgate.core.records import Failure
-from pytest_specgate.core.units import amount_text
+from pytest_specgate.core.units import amount_text, measured_text
 from pytest_specgate.core.verdict import Outcome, Verdict
 from pytest_specgate.core.verdict_parts import OPEN, attached, head, invalid, problem_at
 
@@ -53,7 +53,7 @@ def _from_values(
         reason=reason,
         summary=(
             f"{outcome}: {threshold.row.label} at {level_label(threshold.at)} of {gate.pair.candidate.name} "
-            f"{amount_text(unit, worst)} in its worst boot, {limit}: {told}"
+            f"{measured_text(unit, worst)} in its worst boot, {limit}: {told}"
         ),
         candidate=worst,
         values=values,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pytest_specgate.core.arms import MAXIMUM_ROUNDS
 from pytest_specgate.core.factors import STEPS_PER_SECOND
@@ -11,8 +11,8 @@ from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.plan import ALPHA_FAIL, ALPHA_PASS
 from pytest_specgate.core.planning import MOST_ROUNDS
 from pytest_specgate.core.statistics import raw_change
-from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, OUTPUTS_AGREE
-from pytest_specgate.core.units import amount_text
+from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_AGREE
+from pytest_specgate.core.units import measured_text
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.figures import number, percent, span, unit_text, value_text
 from pytest_specgate.reporting.tables import noise_line, shares_text
@@ -23,16 +23,14 @@ if TYPE_CHECKING:
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.verdict import FactorVerdict, Verdict
 
-_LIMITS: Final = ("at_least", "at_most")
-
 
 def evidence_lines(verdict: Verdict, gate: Gate) -> Iterator[str]:
     """Yield what a judged verdict rests on; the claim stands among it."""
     if verdict.kind == OUTPUTS_AGREE:
         yield f"equal answers by round: {shares_text(verdict)}"
         yield f"claim: {verdict.claim}"
-    elif verdict.kind in _LIMITS:
-        values = [amount_text(metric(verdict.metric).unit, value) for value in verdict.values]
+    elif verdict.kind in LIMITS:
+        values = [measured_text(metric(verdict.metric).unit, value) for value in verdict.values]
         yield f"by boot of {gate.pair.candidate.name}: {', '.join(values)}"
         yield f"claim: {verdict.claim}"
     elif verdict.kind == FASTER_ONLY_UP_TO:
@@ -64,10 +62,12 @@ def _interval_lines(verdict: Verdict, gate: Gate) -> Iterator[str]:
     yield from factor_lines(verdict)
     yield noise_line(verdict)
     yield f"claim: {verdict.claim}"
+    yield from prospect_lines(verdict)
+    if verdict.sd is None:
+        return
     shared = f"{counted(verdict.looks, 'look')} and, for FAIL, {counted(verdict.family, 'threshold')} of the gate"
     levels = f"in all {100 * ALPHA_PASS:g} % for PASS and {100 * ALPHA_FAIL:g} % for FAIL"
     yield f"interval: one-sided bounds, {levels}, shared by {shared}"
-    yield from prospect_lines(verdict)
 
 
 def _by_round(verdict: Verdict) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from pytest_specgate.core.confounds import REASON as OTHER_DIFFERENCES
+from pytest_specgate.core.confounds import attached_of
 from pytest_specgate.core.hosts import describe, facts_of, host_class, troubles
 from pytest_specgate.core.judge import identity_of, pair_problem
 from pytest_specgate.core.levels import level_label
@@ -76,7 +77,9 @@ def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_pa
         if boots:
             yield f"server of {arm.name}: {boots[-1].command}"
     yield f"record: {record_path}"
-    if is_undecided(verdict):
+    if is_undecided(verdict) and any(attached_of(arm.name, record) for arm in gate.pair.arms):
+        yield f"an attached server gives one round: declare a floor for what it can decide, then {again}"
+    elif is_undecided(verdict):
         yield from needs_lines(verdict, again)
     elif verdict.outcome == Outcome.INVALID:
         yield f"run again: {again}"

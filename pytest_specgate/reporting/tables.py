@@ -15,7 +15,7 @@ from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import HEADLINE, Measured, measure, metric
 from pytest_specgate.core.noise import floor_of
 from pytest_specgate.core.speculation import pool
-from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, OUTPUTS_AGREE
+from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_AGREE
 from pytest_specgate.core.units import amount_text
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.figures import number, span, unit_text, value_text
@@ -57,14 +57,26 @@ def _point_rows(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict]
     if problem is not None:
         yield [level_label(at), f"not judged ({problem.reason}), see below", "-", "-", "-", "-", "-", Outcome.INVALID]
         return
-    gated = [verdict.metric for verdict in here if verdict.kind != OUTPUTS_AGREE and metric(verdict.metric).gated]
-    for place, name in enumerate(dict.fromkeys((*HEADLINE, *gated))):
+    limits = [verdict for verdict in here if verdict.kind in LIMITS]
+    gated = [verdict.metric for verdict in here if verdict.kind != OUTPUTS_AGREE and verdict not in limits]
+    shown = dict.fromkeys((*HEADLINE, *gated))
+    for place, name in enumerate(shown):
         label = level_label(at) if place == 0 else ""
         yield [label, *_row(pair, record, [verdict for verdict in here if verdict.metric == name], name=name, at=at)]
+    for verdict in limits:
+        if verdict.metric not in shown:
+            yield ["", *_limit_row(verdict)]
     for verdict in here:
         if verdict.kind == OUTPUTS_AGREE:
             worst = f"{100 * min(verdict.shares):.4g} %" if verdict.shares else "-"
             yield ["", "equal answers", "-", "-", worst, shares_text(verdict), "-", _outcome(verdict)]
+
+
+def _limit_row(verdict: Verdict) -> list[str]:
+    """Return the row of a metric that is only bounded: the worst boot of the candidate, and no comparison."""
+    row = metric(verdict.metric)
+    worst = "-" if verdict.candidate is None else value_text(row, verdict.candidate)
+    return [f"{row.label} [{unit_text(row)}]", "-", worst, "worst boot", "-", "-", _outcome(verdict)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -142,7 +154,7 @@ def claim_text(verdict: Verdict) -> str:
         return words
     if verdict.kind == OUTPUTS_AGREE:
         return f"at least {100 * verdict.limit:.4g} %"
-    if verdict.kind in {"at_least", "at_most"}:
+    if verdict.kind in LIMITS:
         return f"{words} {amount_text(metric(verdict.metric).unit, verdict.limit)}"
     unit = "points" if verdict.points else "%"
     if verdict.kind == "equivalent":

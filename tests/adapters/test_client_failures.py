@@ -213,6 +213,28 @@ def test_secrets_do_not_get_into_error_texts(stub: Stub, run_point: RunPoint, se
         assert "[redacted]" in error
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_secrets_of_a_server_do_not_get_into_error_texts(
+    stub: Stub, run_point: RunPoint, target_at: type[Target], processes: int
+) -> None:
+    """What the server was given is cut as a whole, also where the text that is shown ends in the middle of it."""
+
+    class Given(target_at):  # type: ignore[misc, valid-type]
+        def cleaned(self, text: str) -> str:
+            return text.replace("open sesame", "[redacted]")
+
+    event = json.dumps({"error": {"message": "x" * 1965 + "open sesame"}})
+    stub.on(
+        COMPLETIONS,
+        stub.json({"error": {"message": "x" * 295 + "open sesame"}}, status=401),
+        stub.stream(f"data: {event}\n\n".encode(), DONE),
+    )
+    records = run_point(Given(stub.target.url), count=2, client_processes=processes).requests
+
+    for error in errors(records):
+        assert str(error).endswith(("x[reda", "x[re"))
+
+
 def test_a_server_that_dies_half_way_leaves_the_rest_failed(target_at: type[Target]) -> None:
     """Case 71: against the fake vLLM, the requests before its death are complete and all others failed."""
     profile = RequestProfile(input_tokens=4, output_tokens=8, requests={1: 12})

@@ -19,8 +19,8 @@ from pytest_specgate.adapters.running import RunningServer
 from pytest_specgate.adapters.server import VllmEngine
 from pytest_specgate.core.arms import Arm
 from pytest_specgate.core.errors import ServerError, ServerStartError, UsageError
-from pytest_specgate.fixtures import LocalWiring
 from pytest_specgate.options import GateOptions
+from pytest_specgate.wiring import LocalWiring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import json
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,17 +12,17 @@ import pytest
 from pytest_specgate.adapters import scrape
 from pytest_specgate.adapters.scrape import HttpPages, parse_page
 from pytest_specgate.core import counters
-from pytest_specgate.core.errors import ScrapeError
+from pytest_specgate.core.errors import ScrapeError, ServerDiedError
 from pytest_specgate.testing import fake_vllm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Literal
 
     from pydantic import JsonValue
 
     from pytest_specgate.core.ports import Server
-    from tests.adapters.conftest import Stub, Target
+    from tests.adapters.conftest import Reply, Seen, Stub, Target
 
 TALK: list[JsonValue] = [{"role": "user", "content": "Why?"}]
 
@@ -33,17 +34,15 @@ def generated(tokens: int, *, running: int | None = 0) -> str:
 
 
 @pytest.fixture
-def pages() -> Iterator[HttpPages]:
+def pages() -> HttpPages:
     """The adapter, with a short wait for counters that never settle."""
-    with contextlib.closing(HttpPages(settle_s=0.05)) as opened:
-        yield opened
+    return HttpPages(settle_s=0.05)
 
 
 @pytest.fixture
-def patient() -> Iterator[HttpPages]:
+def patient() -> HttpPages:
     """The adapter with its usual patience."""
-    with contextlib.closing(HttpPages()) as opened:
-        yield opened
+    return HttpPages()
 
 
 def test_a_page_is_scraped_over_http(stub: Stub, pages: HttpPages) -> None:
@@ -196,7 +195,7 @@ def test_a_server_that_is_gone_is_a_scrape_error(
     with pytest.raises(ScrapeError) as caught:
         ask(pages, nobody)
 
-    assert str(caught.value).startswith(f"{path} cannot be had: ConnectError ")
+    assert str(caught.value).startswith(f"{path} cannot be had: ConnectionRefusedError ")
 
 
 @pytest.mark.parametrize(("path", "ask"), [*ALL_ASKED[2:]])
@@ -270,10 +269,8 @@ def test_case_24_proxies_of_the_environment_are_ignored(
     monkeypatch.setenv("HTTP_PROXY", proxy)
     monkeypatch.setenv("ALL_PROXY", proxy)
     stub.on("/metrics", stub.text(generated(5)))
-    with contextlib.closing(HttpPages()) as pages:
-        page = pages.counters(stub.target)
 
-    assert page.total(counters.GENERATION_TOKENS) == 5
+    assert HttpPages().counters(stub.target).total(counters.GENERATION_TOKENS) == 5
 
 
 @pytest.mark.parametrize("end", ["complete", "hangup"])
@@ -294,8 +291,63 @@ def test_a_silent_page_is_given_up(stub: Stub, monkeypatch: pytest.MonkeyPatch) 
     """A page that never comes is an error after the time-out, not a hanging window."""
     monkeypatch.setattr(scrape, "_TIMEOUT_S", 0.1)
     stub.on("/metrics", stub.stream(end="silence"))
-    with contextlib.closing(HttpPages()) as pages, pytest.raises(ScrapeError, match="cannot be had: ReadTimeout"):
-        pages.counters(stub.target)
+    with pytest.raises(ScrapeError, match=r"^/metrics cannot be had: TimeoutError "):
+        HttpPages().counters(stub.target)
+
+
+@pytest.fixture
+def dying(stub: Stub, target_at: type[Target]) -> Target:
+    """The stub as a server that dies of its first question to any page; its sockets stay open, in silence."""
+    dead = threading.Event()
+
+    class Dying(target_at):  # type: ignore[misc, valid-type]
+        def ensure_alive(self, *, wait_s: float = 0.0) -> None:
+            del wait_s
+            if dead.is_set():
+                raise ServerDiedError("its server left with exit code 3")
+
+    def silent(_: Seen) -> Reply:
+        dead.set()
+        return stub.stream(end="silence")
+
+    for path in ASKED:
+        stub.on(path, silent)
+    server: Target = Dying(stub.target.url)
+    return server
+
+
+@pytest.mark.parametrize(("path", "ask"), ALL_ASKED)
+def test_a_death_that_breaks_no_connection_is_seen(
+    stub: Stub, pages: HttpPages, dying: Target, path: str, ask: Callable[[HttpPages, Server], object]
+) -> None:
+    """Whoever inherited the sockets of a dead server keeps them open, so its process is looked at meanwhile."""
+    with pytest.raises(ServerDiedError, match="its server left with exit code 3"):
+        ask(pages, dying)
+
+    assert stub.seen[-1].path == path
+
+
+def test_an_attached_server_is_not_looked_at(pages: HttpPages, dying: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is elsewhere, and a question would be load: it may be silent until the time-out."""
+    monkeypatch.setattr(scrape, "_TIMEOUT_S", 0.5)
+    with pytest.raises(ScrapeError, match=r"TimeoutError the server was silent for 0\.5 s"):
+        _config(pages, dataclasses.replace(dying, attached=True))
+
+
+def test_secrets_of_a_server_do_not_get_into_scrape_errors(
+    stub: Stub, pages: HttpPages, target_at: type[Target]
+) -> None:
+    """What the server was given is cut as a whole, also where the text that is shown ends in the middle of it."""
+
+    class Given(target_at):  # type: ignore[misc, valid-type]
+        def cleaned(self, text: str) -> str:
+            return text.replace("open sesame", "[redacted]")
+
+    stub.on("/tokenize", stub.text("x" * 195 + "open sesame", status=401))
+    with pytest.raises(ScrapeError) as caught:
+        _tokenize(pages, Given(stub.target.url))
+
+    assert str(caught.value).endswith("x[reda'")
 
 
 def test_the_fake_servers_pages_are_read_alike(pages: HttpPages, target_at: type[Target]) -> None:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from pytest_specgate.adapters import engines
+from pytest_specgate.adapters.attached import AttachedServer
 from pytest_specgate.adapters.server import engine_flags
 from pytest_specgate.core.arms import Arm, ArmPair
 from pytest_specgate.core.errors import ServerStartError, UsageError
@@ -326,3 +327,13 @@ def test_secrets_in_an_engine_command_are_shown_nowhere(
 
     assert engine.facts(tiny())["command"] == f"/no/{shown}"
     assert f" /no/{shown} --model tiny " in start_error(engine, tiny()).command
+
+
+def test_a_server_knows_its_secrets(make_engine: MakeEngine) -> None:
+    """What it was given is cut out of whatever it said; of one that was attached, what shows by its form."""
+    arm = tiny(env={"OWN_TOKEN": "sesame"})
+    with make_engine(OWN_API_KEY="inherited").start(arm) as server:
+        cleaned = server.cleaned(f"sesame, inherited or {TOKEN}")
+
+    assert cleaned == "[redacted], [redacted] or [redacted]"
+    assert AttachedServer("off", server.url, "tiny").cleaned(f"sesame or {TOKEN}") == "sesame or [redacted]"

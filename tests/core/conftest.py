@@ -72,6 +72,8 @@ WARM_UP = {
     counters.PREFIX_QUERIES: 64.0,
     counters.PREFIX_HITS: 0.0,
     counters.PREEMPTIONS: 0.0,
+    counters.RUNNING: 0.0,
+    counters.WAITING: 0.0,
     STEP_COUNT: 40.0,
     STEP_SUM: 4.0,
 }

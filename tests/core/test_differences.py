@@ -534,7 +534,7 @@ def test_differences_are_allowed_by_id_or_by_part() -> None:
         ({}, "none"),
         ({"num_speculative_tokens": 3, "method": "eagle3", "model": "/m/Draft-1B/"}, "eagle3, k=3, model Draft-1B"),
         ({"num_speculative_tokens": 1, "method": "mtp", "model": None}, "mtp, k=1"),
-        ({"num_speculative_tokens": 1, "method": None, "model": "ngram"}, "ngram, k=1, lookup None..None"),
+        ({"num_speculative_tokens": 1, "method": None, "model": "ngram"}, "ngram, k=1"),
         (
             {"num_speculative_tokens": 2, "method": "x", "model": "x", "rejection_sample_method": "synthetic"},
             "x, k=2, synthetic rejection sampling",

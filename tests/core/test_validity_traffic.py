@@ -42,6 +42,27 @@ def test_case_58_requests_of_nobody_around_a_point(build: type[Build], *, side: 
     )
 
 
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize(
+    ("kept", "sound"), [((), False), ((counters.RUNNING,), True), ((counters.WAITING,), True)], ids=str
+)
+def test_a_page_that_does_not_tell_what_runs_is_refused(
+    build: type[Build], *, side: str, kept: tuple[str, ...], sound: bool
+) -> None:
+    """What was not measured is never a pass: without both gauges a server that serves others looks like a quiet one."""
+    point = build.point(_requests(build))
+    page: CounterPage = getattr(point, side)
+    left = tuple(sample for sample in page.samples if sample.name not in counters.GAUGES - set(kept))
+    sentence = (
+        "/metrics has neither vllm:num_requests_running nor vllm:num_requests_waiting "
+        f"{side} the point, so the server may have served others meanwhile"
+    )
+
+    seen = _problem(build, point.model_copy(update={side: page.model_copy(update={"samples": left})}))
+
+    assert seen == (None if sound else ("missing-counter", sentence))
+
+
 STOPPED: dict[str, Any] = {"stop": ("###",), "ignore_eos": False}
 
 

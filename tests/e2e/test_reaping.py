@@ -285,7 +285,7 @@ def test_a_bystander_of_the_killed_run_is_left_alone(left_behind: LeftBehind, ne
 def test_the_next_run_ends_clean(left_behind: LeftBehind, next_run: NextRun) -> None:
     """It waits for no lock of the dead, passes on a server of its own, and leaves neither process nor note."""
     assert next_run.exit_code == 0
-    assert "waiting" not in next_run.output
+    assert "in use by" not in next_run.output
     assert next_run.tree
     assert next_run.tree.isdisjoint(left_behind.tree)
     assert [pid for pid in next_run.tree | left_behind.tree if lives(pid)] == []

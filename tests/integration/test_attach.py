@@ -132,7 +132,7 @@ def test_a_gate_without_a_declared_floor_cannot_be_decided_on_one_boot(gate_fold
 
     assert run.exit_code == 2
     assert "can never be decided with rounds=1" in run.output
-    assert "an attached server is not booted anew, so k4 gives one round" in run.output
+    assert "k4 is attached and not booted anew, which is one round: declare a floor" in run.output
 
 
 @pytest.mark.parametrize(

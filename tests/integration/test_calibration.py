@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_specgate.adapters.storage import load_record
+from tests.integration.conftest import FAKE_ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -210,3 +213,26 @@ def test_a_wrong_option_is_one_sentence(gate_folder: GateFolder, option: str, se
 
     assert run.exit_code == 4
     assert sentence in run.output
+
+
+def test_the_command_is_the_option(gate_folder: GateFolder) -> None:
+    """`specgate calibrate FILE` runs pytest, and ends with 0 when something was told."""
+    written(gate_folder)
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest_specgate", "calibrate", "test_gate.py", "--boots=2",
+         f"--option=--specgate-engine-command={FAKE_ENGINE}"],
+        cwd=gate_folder.folder, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert noise_file(gate_folder).exists()
+    assert "commit it" in found.stdout
+
+
+@pytest.mark.parametrize(("argument", "status"), [("--boots=1", 2), ("no_such_file.py", 2)])
+def test_a_wrong_call_of_the_command_is_a_usage_error(gate_folder: GateFolder, argument: str, status: int) -> None:
+    """One boot, or a file that is not there, end with 2."""
+    command = [sys.executable, "-m", "pytest_specgate", "calibrate", "no_such_file.py", argument]
+    found = subprocess.run(command, cwd=gate_folder.folder, capture_output=True, text=True, timeout=60, check=False)
+
+    assert found.returncode == status

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_specgate.adapters.processes import DEFAULT_LIMITS
 from pytest_specgate.adapters.storage import load_record
-from pytest_specgate.fixtures import LocalWiring
 from pytest_specgate.options import read_options
+from pytest_specgate.wiring import LocalWiring
 
 if TYPE_CHECKING:
     from collections.abc import Callable

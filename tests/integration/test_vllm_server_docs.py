@@ -11,6 +11,7 @@ import pytest
 from pytest_specgate import options
 from pytest_specgate.adapters.processes import DEFAULT_LIMITS
 from pytest_specgate.core.ports import Server
+from pytest_specgate.testing import FakeSettings, fake_vllm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,11 +20,19 @@ if TYPE_CHECKING:
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "servers.md"
 MODEL: Final = "/models/llama"
-NOT_ABOUT_SERVERS: Final = {"--specgate-rounds", "--specgate-strict"}
+NOT_ABOUT_SERVERS: Final = {
+    "--specgate-baselines",
+    "--specgate-budget",
+    "--specgate-calibrate",
+    "--specgate-calibrate-boots",
+    "--specgate-inconclusive",
+    "--specgate-plan",
+    "--specgate-rounds",
+    "--specgate-strict",
+}
 """They say what is measured and judged, whatever serves."""
 
-ELSEWHERE: Final = {"--specgate-attach", "attached"}
-"""They are about servers that are not started here, and may stand in another section."""
+NGRAM: Final = {"method": "ngram", "num_speculative_tokens": 4}
 
 
 def page() -> str:
@@ -37,10 +46,21 @@ def option_rows() -> list[list[str]]:
     return [[cell.strip("`") for cell in line.split(" | ")[:3]] for line in lines]
 
 
+def python_blocks() -> tuple[str, str]:
+    """Return the code of the page: tests that share servers, and a gate on servers that run elsewhere."""
+    launched, attached = re.findall(r"^```python\n(.*?)^```$", page(), re.DOTALL | re.MULTILINE)
+    return launched, attached
+
+
+def started(text: str) -> list[str]:
+    """Return the arms whose servers were started, as lines of the plugin say it."""
+    return re.findall(r"^specgate: (plain|k4): starting its server$", text, re.MULTILINE)
+
+
 @pytest.fixture(scope="module")
 def example(new_gate_folder: Callable[[], GateFolder]) -> GateRun:
     """The example of the page as a test file of its own, run against the fake vLLM."""
-    (code,) = re.findall(r"^```python\n(.*?)^```$", page(), re.DOTALL | re.MULTILINE)
+    code, _ = python_blocks()
     gates = new_gate_folder()
     assert MODEL in code
     (gates.folder / "test_models.py").write_text(code.replace(MODEL, gates.model), encoding="utf-8")
@@ -56,9 +76,11 @@ def test_the_example_passes_with_two_servers(example: GateRun) -> None:
 
 def test_the_output_on_the_page_is_of_this_example(example: GateRun) -> None:
     """The run that is shown names the tests that run, in their order, with their outcomes."""
-    shown = re.findall(r"^test_models\.py::(\w+) PASSED", page(), re.MULTILINE)
+    own = page().partition("## 2. ")[0]
+    shown = re.findall(r"^test_models\.py::(\w+) PASSED", own, re.MULTILINE)
 
     assert shown == list(example.cases)
+    assert started(own) == started(example.output) == ["plain", "k4"]
     assert all(case.failure is None for case in example.cases.values())
 
 
@@ -78,7 +100,7 @@ def test_every_option_about_servers_is_in_the_table() -> None:
     known = {option.flag for option in options._OPTIONS}
 
     assert len(set(listed)) == len(listed)
-    assert known - NOT_ABOUT_SERVERS - ELSEWHERE <= set(listed) <= known - NOT_ABOUT_SERVERS
+    assert set(listed) == {flag for flag in known if flag not in NOT_ABOUT_SERVERS}
 
 
 @pytest.mark.parametrize(("flag", "variable", "ini"), option_rows())
@@ -103,7 +125,8 @@ def test_defaults_on_the_page_are_the_real_ones(pytester: pytest.Pytester) -> No
     told = dict(re.findall(r"^\| `--specgate-([\w-]+)` .* default: `?([\w-]+)`? \|$", page(), re.MULTILINE))
     found = options.read_options(pytester.parseconfig(), environment={})
 
-    assert (float(told["start-limit"]), float(told["lock-wait"])) == (found.start_limit_s, found.lock_wait_s)
+    seconds = [float(told[name]) for name in ("start-limit", "stop-limit", "lock-wait")]
+    assert seconds == [found.start_limit_s, found.stop_limit_s, found.lock_wait_s]
     assert told["results"] == found.results.name
 
 
@@ -117,6 +140,15 @@ def test_the_steps_of_an_end_take_as_long_as_the_page_says() -> None:
     assert f"with {limits.abandoned_s:g} seconds at most for each\nbefore the kill" in page()
 
 
+def test_the_steps_of_an_end_scale_as_the_page_says() -> None:
+    """Half of the limit for the last kill and the port, a tenth between, three times as long for the memory."""
+    limits = DEFAULT_LIMITS.scaled(60.0)
+
+    assert "half of it after SIGTERM and for\nthe last kill, a tenth for each step between, half for the port" in page()
+    assert (limits.terminate_s, limits.kill_s, limits.port_s) == (30.0, 30.0, 30.0)
+    assert (limits.follow_s, limits.memory_s, limits.abandoned_s) == (6.0, 180.0, DEFAULT_LIMITS.abandoned_s)
+
+
 def test_everything_of_a_server_is_in_the_table() -> None:
     """The table has what a server offers a test, and nothing else."""
     table = page().partition("| of a server | meaning |")[2].partition("\n\n")[0]
@@ -124,4 +156,19 @@ def test_everything_of_a_server_is_in_the_table() -> None:
     known = {name for name in vars(Server) if not name.startswith("_")}
 
     assert len(set(listed)) == len(listed)
-    assert known - ELSEWHERE <= set(listed) <= known
+    assert set(listed) == known
+
+
+def test_the_gate_on_attached_servers_can_be_pasted(gate_folder: GateFolder) -> None:
+    """It passes on two servers that somebody else has started, and its report has the lines that the page shows."""
+    _, code = python_blocks()
+    gate_folder.write("test_k4.py", code)
+    fast = FakeSettings(step_s=0.002)
+    with fake_vllm(fast, model="llama") as off, fake_vllm(fast, model="llama", speculative_config=NGRAM) as k4:
+        run = gate_folder.run(f"--specgate-attach=off={off.url} k4={k4.url}")
+    shown = page().replace("http://127.0.0.1:8001", off.url).replace("http://127.0.0.1:8002", k4.url)
+    lines = [line for line in run.output.splitlines() if line.startswith(("boots:", "engine:", "off was attached"))]
+
+    assert run.exit_code == 0, run.output
+    assert len(lines) == 4
+    assert [line for line in lines if line not in shown] == []

@@ -107,6 +107,7 @@ def page(answered: int, k: int | None) -> CounterPage:
         counters.PREFIX_QUERIES: 16,
         counters.PREFIX_HITS: 0,
         counters.PREEMPTIONS: 0,
+        counters.RUNNING: 0,
     }
     accepted = (3, 2, 1, *[0] * (k or 0))[: k or 0]
     if k:

@@ -101,6 +101,7 @@ class Boot:
         values = {
             counters.PREFIX_QUERIES: 0,
             counters.PREFIX_HITS: 0,
+            counters.RUNNING: 0,
             counters.GENERATION_TOKENS: tokens,
             f"{counters.STEPS[0]}_count": self.answered * (4 if self.arm.speculates else TOKENS - 1),
             f"{counters.STEPS[0]}_sum": self.answered * 0.4,
@@ -196,6 +197,10 @@ class World:
             self.diary.append(f"stop {arm.name}")
             self.dead = False
             self._step(boot, "stop")
+
+    def intent(self, _: Arm) -> str:
+        """Say what is done."""
+        return "starting its server"
 
     def facts(self, arm: Arm) -> dict[str, JsonValue]:
         """Return the engine's facts."""
