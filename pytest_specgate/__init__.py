@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_specgate.adapters.models import EMBEDDED_MODEL
-    from pytest_specgate.api import better, gate, measured, noise_floor, not_worse, outputs_agree
+    from pytest_specgate.api import (
+        at_least,
+        at_most,
+        better,
+        equivalent,
+        faster_only_up_to,
+        gate,
+        measured,
+        noise_floor,
+        not_worse,
+        outputs_agree,
+    )
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.errors import SpecgateError, UsageError
     from pytest_specgate.core.measured import MeasuredWindow

@@ -27,7 +27,7 @@ S = TypeVar("S", bound=Stored)
 
 RECORD_NAME: Final = "record.json"
 NOISE_NAME: Final = "noise.json"
-_NUMBERS: Final = re.compile(r"\[\s*([-+0-9.eE,\s]+?)\s*\]")
+_NUMBERS: Final = re.compile(r"\[\n\s*([-+0-9.eE,\s]+?)\n\s*\]")
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -6,6 +6,8 @@ import datetime as dt
 import math
 from typing import TYPE_CHECKING
 
+from pytest_specgate.core.redaction import redacted_arm
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -24,10 +26,11 @@ def boot_seconds(arms: Iterable[Arm], record: WindowRecord) -> dict[str, float] 
         Seconds; `None` when the window does not tell of every arm.
     """
     known = {arm.name: arm.key for arm in record.arms}
+    # What a record keeps of an arm has no secrets.
     found: dict[str, float] = {}
     for arm in arms:
         times = [_seconds(boot) for boot in record.boots_of(arm.name) if boot.failure is None and boot.ended_at]
-        if known.get(arm.name) != arm.key or not times:
+        if known.get(arm.name) != redacted_arm(arm).key or not times:
             return None
         found[arm.name] = math.fsum(times) / len(times)
     return found

@@ -31,28 +31,34 @@ MODE_SDS: Final = 4.0
 """Distance between neighbouring boots of one arm, in standard deviations of a round, that makes two modes of them."""
 
 
-def flags(threshold: Threshold, pair: ArmPair, *, look: Look, rounds: Rounds, known: Known) -> Iterator[str]:
-    """Yield what stands beside a verdict, one sentence each."""
+def of_load(pair: ArmPair) -> Iterator[str]:
+    """Say what a load cannot tell."""
     if pair.profile.prompts == "random":
         yield RANDOM_TOKENS
+
+
+def flags(threshold: Threshold, pair: ArmPair, *, look: Look, rounds: Rounds, known: Known) -> Iterator[str]:
+    """Yield what stands beside a verdict, one sentence each."""
+    yield from of_load(pair)
     yield from look.flags
-    yield from _of_noise(look, known)
+    yield from _of_noise(threshold, look=look, known=known)
     if threshold.kind == "not_worse" and look.mean > MOST_GAIN and not threshold.points:
         yield "more than 10 % better on a claim of 'not worse': check that both arms did the same work"
     yield from _of_modes(threshold, pair, look=look, rounds=rounds, known=known)
-    yield from _of_company(rounds)
+    yield from of_company(rounds)
     yield from _of_load(threshold, rounds)
 
 
-def _of_noise(look: Look, known: Known) -> Iterator[str]:
+def _of_noise(threshold: Threshold, *, look: Look, known: Known) -> Iterator[str]:
+    unit = "points" if threshold.points else "%"
     rejected = look.source.startswith("own (calibration rejected)")
     if rejected and look.sd is not None:
         what, cure = (
             ("calibration", "calibrate anew") if known.calibrated else ("declared floor", "declare a larger floor")
         )
         yield (
-            f"rounds scatter more (sd {100 * look.sd:.1f} %) than the {what} allows "
-            f"({100 * known.noise.sigma:.1f} %), so the interval rests on them alone: look for other load on the "
+            f"rounds scatter more (sd {100 * look.sd:.1f} {unit}) than the {what} allows "
+            f"({100 * known.noise.sigma:.1f} {unit}), so the interval rests on them alone: look for other load on the "
             f"machine, measure more rounds, or {cure}"
         )
 
@@ -62,7 +68,7 @@ def _of_modes(threshold: Threshold, pair: ArmPair, *, look: Look, rounds: Rounds
     sigma = known.noise.sigma if known.noise.df else look.sd
     if sigma is None:
         return
-    least = max(0.0 if threshold.points else 0.03, MODE_SDS * sigma)
+    least = max(threshold.scale().mode_gap, MODE_SDS * sigma)
     for arm, side in zip(pair.arms, (rounds.reference, rounds.candidate), strict=True):
         scaled = side.values if threshold.points else [math.log(value) for value in side.values]
         lower = _lower_mode(scaled, least=least)
@@ -87,7 +93,7 @@ def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _of_company(rounds: Rounds) -> Iterator[str]:
+def of_company(rounds: Rounds) -> Iterator[str]:
     """Say when another arm ran between the two of a pair: what drifts meanwhile is not cancelled as well."""
     apart = [number for number, distance in enumerate(rounds.distances, start=1) if distance > 1]
     if apart:

@@ -35,6 +35,8 @@ def judge(gate: Gate, record: WindowRecord, *, final: bool = True) -> tuple[Verd
         final: whether the window has stopped; until then a threshold that the next look may decide is `OPEN`.
     """
     failure = pair_problem(gate.pair, record)
+    if failure is not None and final and record.stopped and not any(record.boots_for(gate.pair)):
+        return tuple(_not_begun(gate, threshold, record) for threshold in gate.thresholds)
     if failure is not None and not final and undecided(failure, gate.pair, record):
         return tuple(_undecided(gate, threshold, failure) for threshold in gate.thresholds)
     verdicts = tuple(
@@ -100,10 +102,17 @@ def _judge_any(gate: Gate, threshold: AnyThreshold, record: WindowRecord, *, fin
     if isinstance(threshold, OutputsThreshold):
         return judge_outputs(gate, threshold, record, final=final)
     if isinstance(threshold, LimitThreshold):
-        return judge_limit(gate, threshold, record, final=final)
+        return judge_limit(gate, threshold, record)
     if isinstance(threshold, CurveThreshold):
         return judge_curve(gate, threshold, record, final=final)
     return judge_interval(gate, threshold, record, final=final)
+
+
+def _not_begun(gate: Gate, threshold: AnyThreshold, record: WindowRecord) -> Verdict:
+    """Leave a threshold undecided for which not a single boot was begun."""
+    left = invalid(gate, threshold, Failure(reason="stopped", message=""))
+    summary = f"INCONCLUSIVE: {threshold.claim}: nothing was measured: {record.stopped}"
+    return left.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "summary": summary})
 
 
 def _undecided(gate: Gate, threshold: AnyThreshold, failure: Failure) -> Verdict:

@@ -48,7 +48,7 @@ class Scale:
         linear: whether they are plain differences (of shares, in points) instead of differences of logarithms.
         least_sd: standard deviation below which none is believed.
         order_cap: largest drift per boot that is taken out of the variance; 0 takes none out.
-        mode_gap: distance between neighbouring boots of one arm above which two boot modes are suspected.
+        mode_gap: distance between neighbouring boots of one arm below which no two boot modes are suspected.
     """
 
     linear: bool

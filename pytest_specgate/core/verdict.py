@@ -53,10 +53,11 @@ class FactorVerdict(Stored):
 
 
 class CurveVerdict(Stored):
-    """What one load level of a curve shows; changes as in `Verdict`, with simultaneous intervals."""
+    """What one load level of a curve shows; ratios and changes as in `Verdict`, with simultaneous intervals."""
 
     at: Level
     sign: Literal["better", "worse", "not shown"]
+    ratios: tuple[float, ...] = ()
     change: float | None
     change_low: float | None
     change_high: float | None

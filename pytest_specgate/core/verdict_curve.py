@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_specgate.core.curve import curve
+from pytest_specgate.core.flags import of_company, of_load
 from pytest_specgate.core.known import known_noise
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
@@ -48,7 +49,7 @@ def _rounds(gate: Gate, threshold: CurveThreshold, record: WindowRecord, *, at: 
 def _from_rounds(
     gate: Gate, threshold: CurveThreshold, record: WindowRecord, *, found: dict[Level, Rounds], final: bool
 ) -> Verdict:
-    noise = {at: known_noise(threshold, gate.pair, record.noise, at=at).noise for at in found}
+    known = {at: known_noise(threshold, gate.pair, record.noise, at=at) for at in found}
     plan = gate.plan(threshold, record.noise)
     order = next(iter(found.values())).candidate_first
     looks = [count for count in plan.looks if count <= len(order)]
@@ -67,7 +68,7 @@ def _from_rounds(
     shown = curve(
         {at: rounds.first(judged).differences(higher_is_better=higher) for at, rounds in found.items()},
         last=threshold.at,
-        noise=noise,
+        noise={at: one.noise for at, one in known.items()},
         plan=plan,
         candidate_first=order[:judged],
     )
@@ -77,11 +78,19 @@ def _from_rounds(
         outcome=outcome,
         reason=reason,
         summary=f"{outcome}: {threshold.row.label} {shown.words}, claimed {threshold.claim}",
-        curve=tuple(_point(point, threshold.metric) for point in shown.points),
+        curve=tuple(
+            _point(point, threshold.metric, ratios=found[point.at].first(judged).differences(higher_is_better=higher))
+            for point in shown.points
+        ),
         rounds=judged,
+        noise="; ".join(dict.fromkeys(one.words for one in known.values() if one.words)) or "own (no calibration)",
         looks=len(plan.looks),
         samples=min(min(rounds.reference.samples + rounds.candidate.samples) for rounds in found.values()),
-        flags=tuple(attached(gate.pair, record)),
+        flags=(
+            *of_load(gate.pair),
+            *of_company(next(iter(found.values())).first(judged)),
+            *attached(gate.pair, record),
+        ),
     )
 
 
@@ -93,7 +102,7 @@ def _outcome(shown: Curve, *, judged: int, last_look: int) -> tuple[Outcome, str
     return Outcome.INCONCLUSIVE, "curve-not-shown" if judged == last_look else OPEN
 
 
-def _point(point: CurvePoint, name: str) -> CurveVerdict:
+def _point(point: CurvePoint, name: str, *, ratios: tuple[float, ...]) -> CurveVerdict:
     higher = metric(name).higher_is_better
     shown = point.shown
     ends = [] if shown is None else [raw_change(end, higher_is_better=higher) for end in (shown.low, shown.high)]
@@ -101,6 +110,7 @@ def _point(point: CurvePoint, name: str) -> CurveVerdict:
     return CurveVerdict(
         at=point.at,
         sign=point.sign,
+        ratios=ratios,
         change=change,
         change_low=min(ends, default=None),
         change_high=max(ends, default=None),

@@ -79,6 +79,13 @@ class _Case:
             return difference if higher else -difference
         return statistics.raw_change(difference, higher_is_better=higher)
 
+    @property
+    def limit(self) -> float:
+        """The raw change at the margin that was judged by: that of the allowance, where it is the larger one."""
+        if self.threshold.kind == "not_worse":
+            return self.raw(-self.claim.delta)
+        return self.threshold.limit_on(self.known.noise)
+
     def ends(self) -> tuple[float | None, float | None]:
         """Return both ends of the interval that decided, as raw changes."""
         look = self.look
@@ -167,7 +174,7 @@ def _judged(case: _Case) -> Verdict:
     low, high = case.ends()
     told = flags(threshold, case.gate.pair, look=look, rounds=rounds, known=case.known)
     verdict = Verdict(
-        **head(case.gate, threshold, limit=threshold.limit_on(case.known.noise)),
+        **head(case.gate, threshold, limit=case.limit),
         points=threshold.points,
         outcome=Outcome.INCONCLUSIVE if look.decision == "CONTINUE" else Outcome(look.decision),
         reason=_reason(look),
@@ -197,7 +204,8 @@ def _prospects(case: _Case) -> dict[str, Any]:
     """Return what more rounds, another margin or a declared floor would bring."""
     look, plan, family, known = case.look, case.plan, case.gate.family, case.known.noise
     if look.sd is None:
-        floor = planning.break_even_floor(look.mean, delta=case.claim.delta) if not plan.looks else None
+        alone = not plan.looks and case.rounds.count == 1
+        floor = planning.break_even_floor(look.mean, delta=case.claim.delta) if alone else None
         return {"break_even_floor": floor}
     seen = Noise(look.sd, known.df)
     n_max = case.gate.pair.rounds

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_specgate.core.flags import of_load
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import measure
 from pytest_specgate.core.records import Failure
 from pytest_specgate.core.units import amount_text, measured_text
 from pytest_specgate.core.verdict import Outcome, Verdict
-from pytest_specgate.core.verdict_parts import OPEN, attached, head, invalid, problem_at
+from pytest_specgate.core.verdict_parts import attached, head, invalid, problem_at
 
 if TYPE_CHECKING:
     from pytest_specgate.core.gate import Gate
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_specgate.core.thresholds import LimitThreshold
 
 
-def judge_limit(gate: Gate, threshold: LimitThreshold, record: WindowRecord, *, final: bool) -> Verdict:
+def judge_limit(gate: Gate, threshold: LimitThreshold, record: WindowRecord) -> Verdict:
     """Judge a limit: any boot beyond it fails, and no round is asked for beyond those that the gate runs anyway."""
     found: list[Measured] = []
     for both in record.rounds_of(gate.pair):
@@ -32,17 +33,13 @@ def judge_limit(gate: Gate, threshold: LimitThreshold, record: WindowRecord, *, 
     if missing is not None:
         text = f"arm {gate.pair.candidate.name} at {level_label(threshold.at)}: no {threshold.metric}: {missing}"
         return invalid(gate, threshold, Failure(reason="missing-metric", message=text))
-    return _from_values(gate, threshold, record, found=found, final=final)
+    return _from_values(gate, threshold, record, found=found)
 
 
-def _from_values(
-    gate: Gate, threshold: LimitThreshold, record: WindowRecord, *, found: list[Measured], final: bool
-) -> Verdict:
+def _from_values(gate: Gate, threshold: LimitThreshold, record: WindowRecord, *, found: list[Measured]) -> Verdict:
     values = tuple(one.value for one in found if one.value is not None)
     beyond = [value for value in values if not threshold.keeps(value)]
     outcome, reason = (Outcome.FAIL, "beyond-limit") if beyond else (Outcome.PASS, "within-limit")
-    if not values and not final:
-        outcome, reason = Outcome.INCONCLUSIVE, OPEN
     worst = (min if threshold.kind == "at_least" else max)(values)
     unit, count = threshold.row.unit, f"{len(values)} boot{'s' if len(values) != 1 else ''}"
     told = f"{len(beyond)} of {count} beyond it" if beyond else f"kept in {count}"
@@ -59,5 +56,5 @@ def _from_values(
         values=values,
         rounds=len(values),
         samples=min(one.n for one in found),
-        flags=tuple(attached(gate.pair, record)),
+        flags=(*of_load(gate.pair), *attached(gate.pair, record)),
     )

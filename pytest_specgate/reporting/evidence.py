@@ -45,6 +45,8 @@ def _curve_lines(verdict: Verdict) -> Iterator[str]:
         change = "-" if point.change is None else change_words(point.change, metric_name=verdict.metric)
         shown = f"shown {point.sign}" if point.sign != "not shown" else "no change shown"
         yield f"{level_label(point.at)}: {change}, interval {span(point.change_low, point.change_high)}: {shown}"
+    if verdict.noise:
+        yield f"noise: {verdict.noise}"
     if verdict.curve:
         levels, looks = counted(len(verdict.curve), "level"), counted(verdict.looks, "look")
         yield f"intervals: two-sided, {100 * ALPHA_PASS:g} % in all for {levels} and {looks}"

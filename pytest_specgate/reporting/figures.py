@@ -33,8 +33,14 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:+.1f} %"
 
 
-def span(low: float | None, high: float | None) -> str:
-    """Return an interval of changes, or a dash where there is none."""
+def span(low: float | None, high: float | None, *, points: bool = False) -> str:
+    """Return an interval of changes, or a dash where there is none.
+
+    Args:
+        low: its lower end, a fraction.
+        high: its upper end.
+        points: whether the changes are in points of a share instead of relative.
+    """
     if low is None or high is None:
         return "-"
-    return f"{100 * low:+.1f} .. {100 * high:+.1f} %"
+    return f"{100 * low:+.1f} .. {100 * high:+.1f} {'points' if points else '%'}"

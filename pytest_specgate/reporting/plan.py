@@ -10,7 +10,7 @@ from pytest_specgate.core import planning
 from pytest_specgate.core.arms import arms_of
 from pytest_specgate.core.known import known_noise
 from pytest_specgate.core.levels import level_label
-from pytest_specgate.core.plan import Plan, looks
+from pytest_specgate.core.plan import looks
 from pytest_specgate.core.thresholds import CurveThreshold, LimitThreshold, Threshold
 from pytest_specgate.reporting.evidence import counted
 
@@ -48,13 +48,16 @@ class PlannedWindow:
     @property
     def least_rounds(self) -> int:
         """Rounds until everything that is judged can have been judged; all of them where nothing is."""
-        firsts = [plan.looks[0] for gate in self.gates for plan in _plans(gate, self.noise) if plan.looks]
+        firsts = [_first(threshold, gate, self.noise) for gate in self.gates for threshold in gate.thresholds]
         ungated = [pair.rounds for pair in self.pairs if pair.key not in {gate.pair.key for gate in self.gates}]
         return max([*firsts, *ungated], default=self.most_rounds)
 
 
-def _plans(gate: Gate, noise: Sequence[ArmNoise]) -> list[Plan]:
-    return [gate.plan(threshold, noise) for threshold in gate.intervals]
+def _first(threshold: AnyThreshold, gate: Gate, noise: Sequence[ArmNoise]) -> int:
+    """Return after how many rounds a threshold can first be judged: a limit after one, answers after two."""
+    if isinstance(threshold, Threshold | CurveThreshold):
+        return gate.plan(threshold, noise).looks[0]
+    return 1 if isinstance(threshold, LimitThreshold) else min(2, gate.pair.rounds)
 
 
 def plan_lines(windows: Sequence[PlannedWindow], *, budget_s: float | None = None) -> Iterator[str]:

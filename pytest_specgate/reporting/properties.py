@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_specgate.core.levels import concurrency_of, level_id, level_label, rate_per_s
 from pytest_specgate.core.metrics import metric
-from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, OUTPUTS_AGREE
+from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_AGREE
 from pytest_specgate.names import OUTCOME_PROPERTY
 from pytest_specgate.reporting.differences import differences_in_short
 from pytest_specgate.reporting.outputs import outputs_in_short
@@ -41,7 +41,7 @@ def properties(verdict: Verdict) -> list[Property]:
         ("specgate_change", verdict.change),
         ("specgate_change_low", verdict.change_low),
         ("specgate_change_high", verdict.change_high),
-        ("specgate_limit", verdict.limit),
+        (f"specgate_limit{unit if verdict.kind in LIMITS else ''}", verdict.limit),
         ("specgate_rounds", verdict.rounds or None),
         ("specgate_samples", verdict.samples),
         ("specgate_noise_sd", verdict.sd),

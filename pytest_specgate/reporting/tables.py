@@ -13,7 +13,7 @@ from pytest_specgate.core.errors import ScrapeError
 from pytest_specgate.core.judge import first_point_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import HEADLINE, Measured, measure, metric
-from pytest_specgate.core.noise import floor_of
+from pytest_specgate.core.noise import NORMAL_975, floor_of
 from pytest_specgate.core.speculation import pool
 from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_AGREE
 from pytest_specgate.core.units import amount_text
@@ -137,7 +137,11 @@ def _rounds(changes: Sequence[float]) -> str:
 
 
 def _intervals(verdicts: Sequence[Verdict]) -> str:
-    return ", ".join(dict.fromkeys(span(verdict.change_low, verdict.change_high) for verdict in verdicts)) or "-"
+    return ", ".join(dict.fromkeys(_interval(verdict) for verdict in verdicts)) or "-"
+
+
+def _interval(verdict: Verdict) -> str:
+    return span(verdict.change_low, verdict.change_high, points=verdict.points)
 
 
 def _outcome(verdict: Verdict) -> str:
@@ -273,7 +277,8 @@ def noise_line(verdict: Verdict) -> str:
     if verdict.sd is None or verdict.df is None:
         return f"noise: {verdict.noise or 'unknown'}"
     ratio = "" if verdict.f_ratio is None else f", own/declared variance {verdict.f_ratio:.2f}"
+    unit, floor = ("points", NORMAL_975 * verdict.sd) if verdict.points else ("%", floor_of(verdict.sd))
     return (
-        f"noise: sd of a round {100 * verdict.sd:.2g} % (floor {100 * floor_of(verdict.sd):.2g} %), "
+        f"noise: sd of a round {100 * verdict.sd:.2g} {unit} (floor {100 * floor:.2g} {unit}), "
         f"df {verdict.df:g}: {verdict.noise}{ratio}"
     )

@@ -142,7 +142,9 @@ def test_intervals_share_looks_and_levels(build: type[Build], share: float) -> N
 @pytest.mark.parametrize(("rounds", "judged"), [(2, 2), (3, 2), (5, 4), (6, 6)])
 def test_a_window_that_ends_between_looks_keeps_the_last_look(build: type[Build], *, rounds: int, judged: int) -> None:
     """A curve is that of the last look that was reached, with the figures of its rounds only."""
-    speeds: list[Speed] = [*[{1: 2.0, 8: 0.8}] * judged, *[{1: 0.1, 8: 0.8}] * (rounds - judged)]
+    seen: Speed = {1: 2.0, 8: 0.8}
+    unseen: Speed = {1: 0.1, 8: 0.8}
+    speeds = [seen] * judged + [unseen] * (rounds - judged)
 
     verdict = _curve(build, speeds)
 

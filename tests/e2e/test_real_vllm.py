@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real_vllm
 
 _RUN_LIMIT_S: Final = 1200.0
-_LOOK_S: Final = 0.5
+_LOOK_S: Final = 1.0
 
 GATES = """
 from pytest_specgate import EMBEDDED_MODEL, Arm, ArmPair, RequestProfile, better, gate, noise_floor, not_worse
@@ -203,11 +203,12 @@ def test_server_and_client_count_the_same(run: Run) -> None:
             assert validity.point_problem(arms[boot.arm], point, run.record.profile) is None
             assert point.counters.total(counters.GENERATION_TOKENS) == ours
             assert {request.prompt_tokens for request in point.requests} == {96}
-            # Each decode step of a sequence is one chunk: the identity that tokens per step rests on.
-            chunks = sum(request.token_events for request in point.requests)
-            assert point.counters.decode_steps() + len(point.requests) == chunks
-            steps = measure("tokens_per_step", point, run.record.profile).value
-            assert steps == (ours - len(point.requests)) / (chunks - len(point.requests))
+            # Each decode step of a sequence is one chunk: the identity that tokens per step rests on. An API server that
+            # is late, on a busy machine, puts what it has of two steps into one.
+            chunks, steps = sum(request.token_events for request in point.requests), point.counters.decode_steps()
+            assert 0.9 * (steps + len(point.requests)) <= chunks <= steps + len(point.requests)
+            measured = measure("tokens_per_step", point, run.record.profile).value
+            assert measured == (ours - len(point.requests)) / steps
 
 
 def test_an_open_loop_sends_when_requests_are_due(run: Run) -> None:
@@ -228,7 +229,7 @@ def test_every_metric_has_a_value_or_a_reason(run: Run) -> None:
                 found = measure(name, point, run.record.profile)
 
                 assert (found.value is None) == bool(found.missing), name
-                assert found.value is None or 0 < found.value < float("inf"), name
+                assert found.value is None or 0 < found.value < float("inf") or METRICS[name].unit == "events", name
 
 
 def test_junit_carries_the_figures(run: Run) -> None:

@@ -176,13 +176,16 @@ _IMMORTAL: Final = """\
 
     import psutil
 
+    from pytest_specgate.adapters.listeners import answers
+
     SPEEDS = (SPEED, not_worse("request_throughput", at=1, margin="90%", noise=FLOOR))
-    SEND, PIDS = psutil.Process.send_signal, []
+    SEND, PIDS, PORTS = psutil.Process.send_signal, [], []
 
 
     def test_cannot_be_ended(vllm_server):
         server = vllm_server(arm("deaf", ignore_sigterm=True, ignore_sigint=True))
         PIDS.append(server.pid)
+        PORTS.append(int(server.url.rpartition(":")[2]))
         # As a process that hangs in the kernel: no signal reaches it.
         os.kill(server.child.supervisor_pid, signal.SIGSTOP)
         psutil.Process.send_signal = lambda *_: None
@@ -205,6 +208,9 @@ _IMMORTAL: Final = """\
         with contextlib.suppress(psutil.NoSuchProcess):
             while psutil.Process(PIDS[0]).status() != psutil.STATUS_ZOMBIE:
                 pass
+        # The kernel may close the sockets of its last thread a little later.
+        while answers(PORTS[0]):
+            pass
 
 
     def test_afterwards(vllm_server): assert vllm_server(arm("two", seed=2)).process_ids()
