@@ -83,7 +83,9 @@ def not_worse(
     if isinstance(margin, NoiseFloor):
         if noise is not None:
             raise UsageError("margin=noise_floor(...) names the noise already; leave noise= out")
-        return Threshold(metric, at, "not_worse", margin.fraction, margin, allowed, margin.points)
+        # What is calibrated of a share is in points.
+        points = margin.points or (margin.fraction is None and table.metric(metric).unit == "share")
+        return Threshold(metric, at, "not_worse", margin.fraction, margin, allowed, points)
     fraction, points = _margin("margin", margin)
     return Threshold(metric, at, "not_worse", fraction, noise, allowed, points)
 

@@ -115,6 +115,8 @@ class _Option:
     help: str
     switch: bool = False
     """Whether the flag alone means ``yes``; environment and ini file say ``yes`` or ``no``."""
+    act: bool = False
+    """Whether it is typed each time: left in an ini file or an environment, it would turn gates off for ever."""
 
     @property
     def flag(self) -> str:
@@ -194,6 +196,7 @@ _OPTIONS: Final = (
         "Whether to boot each arm several times in a row, and write down how far its figures scatter, instead of "
         "judging. Default: no.",
         switch=True,
+        act=True,
     ),
     _Option("calibrate_boots", "N", "Boots of each arm for a calibration, 2 or more. Default: 6."),
     _Option(
@@ -201,6 +204,7 @@ _OPTIONS: Final = (
         "yes|no",
         "Whether to print boots, requests, minutes and what can be decided by them, and do nothing. Default: no.",
         switch=True,
+        act=True,
     ),
     _Option(
         "budget",
@@ -230,7 +234,8 @@ def add_options(parser: pytest.Parser) -> None:
     """Declare every option with its ini twin."""
     group = parser.getgroup("specgate", "specgate: regression gates for LLM serving")
     for option in _OPTIONS:
-        twins = f"{option.help} (environment: {option.variable}, ini: {option.ini})"
+        places = "command line only" if option.act else f"environment: {option.variable}, ini: {option.ini}"
+        twins = f"{option.help} ({places})"
         if option.switch:
             group.addoption(option.flag, dest=option.ini, action="store_const", const="yes", default=None, help=twins)
         else:
@@ -247,7 +252,7 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
     found = {option.name: _given(config, option, environment) for option in _OPTIONS}
     texts = {name: given.text for name, given in found.items() if given is not None}
     here = config.invocation_params.dir
-    return GateOptions(
+    options = GateOptions(
         # Not resolved: a virtual environment's interpreter is a link, and only its own path means that environment.
         engine_python=here / Path(texts.get("engine_python", sys.executable)).expanduser(),
         engine_command=tuple(words_of(found["engine_command"])),
@@ -263,7 +268,7 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
         lock_wait_s=number_of(found["lock_wait"], float, default=3600.0, zero=True),
         stop_limit_s=number_of(found["stop_limit"], float, default=20.0),
         baselines=_folder(config, texts.get("baselines")),
-        calibrate=boots_of(found["calibrate_boots"]) if is_yes(found["calibrate"]) else None,
+        calibrate=_calibrate(found),
         plan=is_yes(found["plan"]),
         budget_s=budget_of(found["budget"]),
         skip_inconclusive=word_of(found["inconclusive"], "fail", "skip") == "skip",
@@ -273,6 +278,7 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
             if option.name in texts and not (option.switch and texts[option.name] == "no")
         },
     )
+    return _refuse_missing(options, found["baselines"])
 
 
 def _typed(flag: str, text: str) -> str:
@@ -297,6 +303,10 @@ def _given(config: pytest.Config, option: _Option, environment: Mapping[str, str
     for place, value in sources:
         if value is None:
             continue
+        if option.act and place != option.flag:
+            raise pytest.UsageError(
+                f"{place}: {option.flag} is typed each time; set there for good, it would keep every gate unjudged"
+            )
         if not value.strip():
             raise pytest.UsageError(f"{place} is empty: give it a value or leave it out")
         return Given(place, str(value))
@@ -306,3 +316,20 @@ def _given(config: pytest.Config, option: _Option, environment: Mapping[str, str
 def _folder(config: pytest.Config, text: str | None) -> Path:
     """Return the folder of what is committed: as typed here, or beside the ini file."""
     return config.rootpath / "baselines" if text is None else config.invocation_params.dir / Path(text).expanduser()
+
+
+def _calibrate(found: Mapping[str, Given | None]) -> int | None:
+    """Return the boots of a calibration, `None` where none was asked for."""
+    boots = boots_of(found["calibrate_boots"])
+    if is_yes(found["calibrate"]) and is_yes(found["plan"]):
+        raise pytest.UsageError(
+            f"--specgate-plan and --specgate-calibrate exclude each other: a calibration is {boots} boots of each arm"
+        )
+    return boots if is_yes(found["calibrate"]) else None
+
+
+def _refuse_missing(options: GateOptions, given: Given | None) -> GateOptions:
+    """Refuse a folder of calibrations that is not there, unless this run makes it."""
+    if given is not None and options.calibrate is None and not options.baselines.is_dir():
+        raise pytest.UsageError(f"{given.place}={given.text}: there is no such folder")
+    return options

@@ -67,7 +67,13 @@ def pytest_make_collect_report(
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Plan the windows of the collected gates."""
-    if any(item.get_closest_marker(name) for item in session.items for name in (GATE_MARK, PAIRS_MARK)):
+    options = session.config.stash[OPTIONS_KEY]
+    gated = any(item.get_closest_marker(name) for item in session.items for name in (GATE_MARK, PAIRS_MARK))
+    if options.calibrate is not None and not gated:
+        raise pytest.UsageError(
+            "--specgate-calibrate found no gate and no @measured test: there is nothing to calibrate"
+        )
+    if gated:
         session_of(session.config).plan(session.items, check=not session.config.getoption("collectonly"))
 
 
@@ -75,7 +81,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Print what would be done, and do nothing, if that is all that was asked for."""
     gates = session.config.stash.get(SESSION_KEY, None)
-    if gates is None or not session.config.stash[OPTIONS_KEY].plan:
+    if gates is None or session.config.option.collectonly or not session.config.stash[OPTIONS_KEY].plan:
         return None
     gates.show_plan()
     return True

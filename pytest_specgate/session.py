@@ -183,6 +183,10 @@ class GateSession:
         """Calibrate the arms of an item, and skip it: who measures noise judges nothing."""
         with one_sentence():
             found = self.calibrate(item)
+            names = {arm.name for pair in self.pairs(item) for arm in pair.arms}
+            problems = [problem for arm, problem in found.problems.items() if arm in names]
+            if problems:
+                raise InvalidError("; ".join(problems))
         raise pytest.skip.Exception(f"calibrated, not judged: {found.noise_path}")
 
     def measured(self, item: pytest.Item) -> MeasuredWindow:
@@ -312,7 +316,7 @@ class GateSession:
             record, path = window.measured.record, window.measured.path
             yield from window_lines(record, pairs=window.pairs, judged=judged, record_path=path)
             yield ""
-        if self._thresholds and self._options.calibrate is None:
+        if self._thresholds:
             yield outcome_line(tuple(self._own.values()), collected=self._thresholds)
 
     def _run_verdicts(self, gate: Gate) -> tuple[Verdict, ...]:

@@ -40,6 +40,7 @@ class WindowPlan:
         strict: whether engine-induced differences that a pair does not allow make it INVALID.
         noise: calibrations of this machine that apply.
         until_s: time, on the host's clock, after which no round is begun that would not end before it; `None` for none.
+        round_s: what a round took in an earlier window; 0.0 where none tells.
     """
 
     pairs: tuple[ArmPair, ...]
@@ -47,6 +48,7 @@ class WindowPlan:
     strict: bool = False
     noise: tuple[ArmNoise, ...] = ()
     until_s: float | None = None
+    round_s: float = 0.0
 
     def __post_init__(self) -> None:
         if len({pair.profile.fingerprint() for pair in self.pairs}) != 1:
@@ -88,11 +90,13 @@ class CalibrationPlan:
         arms: to calibrate.
         profile: the load.
         boots: of each arm.
+        until_s: time, on the host's clock, after which no boot is begun that would not end before it; `None` for none.
     """
 
     arms: tuple[Arm, ...]
     profile: RequestProfile
     boots: int
+    until_s: float | None = None
 
 
 def measure(plan: WindowPlan, ports: Ports) -> WindowRecord:
@@ -103,14 +107,17 @@ def measure(plan: WindowPlan, ports: Ports) -> WindowRecord:
     """
     run = _Run(ports, arms=arms_of(plan.pairs), profile=plan.profile)
     run.keep(strict=plan.strict, pairs=tuple(map(PairRecord.of, plan.pairs)), noise=plan.noise)
-    longest_s = 0.0
+    longest_s = plan.round_s
     for number in range(1, plan.rounds + 1):
         pairs = plan.open_pairs(run.record, rounds_done=number - 1)
         began_s = ports.host.clock_s()
         if pairs and plan.until_s is not None and began_s + longest_s > plan.until_s:
             run.keep(stopped=f"the time budget was used up after {number - 1} of {plan.rounds} rounds")
             break
-        for position, arm in enumerate(boot_order(arms_of(pairs), number)):
+        # Of all arms, so that the order of two of them alternates though others boot no more.
+        still = arms_of(pairs)
+        order = [arm for arm in boot_order(arms_of(plan.pairs), number) if arm in still]
+        for position, arm in enumerate(order):
             _boot_for(plan, run, pairs, _Place(arm, number, position))
         longest_s = max(longest_s, ports.host.clock_s() - began_s)
     verdicts = [verdict for gate in plan.gates for verdict in judge(gate, run.record)]
@@ -123,12 +130,18 @@ def calibrate(plan: CalibrationPlan, ports: Ports) -> WindowRecord:
     """Boot each arm several times in a row; the first boot that fails ends its arm, which would be no use then."""
     run = _Run(ports, arms=plan.arms, profile=plan.profile)
     run.keep()
+    longest_s = 0.0
     for position, arm in enumerate(plan.arms):
         for number in range(1, plan.boots + 1):
             if run.left_running or any(boot.failure for boot in run.record.boots_of(arm.name)):
                 break
+            began_s = ports.host.clock_s()
+            if plan.until_s is not None and began_s + longest_s > plan.until_s:
+                run.keep(stopped=f"the time budget was used up after {len(run.record.boots)} boots")
+                break
             ports.progress.say(f"boot {number} of {plan.boots} of {arm.name}: {ports.engine.intent(arm)}")
             run.boot(_Place(arm, number, position), pairs=())
+            longest_s = max(longest_s, ports.host.clock_s() - began_s)
     run.keep(finished=True)
     return run.record
 

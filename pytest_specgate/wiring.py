@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import os
 from typing import TYPE_CHECKING
 
@@ -22,17 +23,22 @@ from pytest_specgate.adapters.scrape import HttpPages
 from pytest_specgate.adapters.server import EngineOptions, VllmEngine
 from pytest_specgate.adapters.state import ServerNotes, state_folder
 from pytest_specgate.adapters.storage import FileStore, NoiseFile, latest_records, window_name
+from pytest_specgate.core.arms import arms_of
 from pytest_specgate.core.calibration import window_of
 from pytest_specgate.core.durations import boot_seconds
 from pytest_specgate.core.errors import InvalidError, ServerStartError
 from pytest_specgate.core.hosts import facts_of, host_class
 from pytest_specgate.core.measured import Calibrated, MeasuredWindow
 from pytest_specgate.core.ports import Ports
+from pytest_specgate.core.redaction import redacted
+from pytest_specgate.core.secret_words import redacted_words
 from pytest_specgate.window import calibrate, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from pydantic import JsonValue
 
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.ports import Server
@@ -113,15 +119,24 @@ class LocalWiring:
         return NoiseFile(self._options.baselines, host_class(facts_of(self._host.facts())))
 
     def noise(self, arms: Sequence[Arm], profile: RequestProfile) -> tuple[ArmNoise, ...]:
-        """Return the calibrations of this machine that apply to some arms; an attached one runs elsewhere.
+        """Return the calibrations of this machine that apply to some arms; none where one of them runs elsewhere.
 
         Raises:
             RecordError: the file with them cannot be read.
         """
-        if not self._options.has_calibrations:
+        if not self._options.has_calibrations or any(arm.name in self._options.attach for arm in arms):
             return ()
-        here = [arm for arm in arms if arm.name not in self._options.attach]
-        return self._noise_file.load().noises(here, profile)
+        return self._noise_file.load().noises(arms, profile, settings=self._settings)
+
+    @property
+    def _settings(self) -> dict[str, JsonValue]:
+        """What every server of the session is given, without secrets: calibrations do not cross it."""
+        options = self._options
+        return {
+            "args": [*redacted_words(list(options.engine_args), lists=True)],
+            "env": {name: redacted(value, name=name) for name, value in options.engine_env.items()},
+            "command": [*redacted_words(list(options.engine_command), lists=False)],
+        }
 
     def boot_seconds(self, arms: Sequence[Arm], profile: RequestProfile) -> Mapping[str, float] | None:
         """Return what a boot of each arm took in the latest window that tells; `None` where none does."""
@@ -130,9 +145,8 @@ class LocalWiring:
 
     def measure(self, plan: WindowPlan, say: Callable[[str], None]) -> MeasuredWindow:
         """Measure a window; its record and the logs of its servers go into a folder of its own."""
-        if self._options.budget_s is not None and self._until_s is None:
-            self._until_s = self._host.clock_s() + self._options.budget_s
-        within = dataclasses.replace(plan, until_s=self._until_s)
+        times = self.boot_seconds(arms_of(plan.pairs), plan.profile) or {}
+        within = dataclasses.replace(plan, until_s=self._deadline_s(), round_s=math.fsum(times.values()))
         with self._ports(plan.profile, say) as (ports, path):
             return MeasuredWindow(measure(within, ports), path)
 
@@ -145,18 +159,26 @@ class LocalWiring:
         """
         self._noise_file.load()
         with self._ports(plan.profile, say) as (ports, path):
-            record = calibrate(plan, ports)
-        book, problems = self._noise_file.load(), []
-        for arm in plan.arms:
-            try:
-                book = book.with_window(arm, plan.profile, window_of(arm, record))
-            except InvalidError as error:
-                problems.append(str(error))
-        if len(problems) == len(plan.arms):
-            raise InvalidError(f"{'; '.join(problems)} (record: {path})")
-        self._noise_file.save(book)
-        noises = book.noises(plan.arms, plan.profile)
-        return Calibrated(record, path, short(self._noise_file.path), noises, tuple(problems))
+            record = calibrate(dataclasses.replace(plan, until_s=self._deadline_s()), ports)
+            book, problems = self._noise_file.load(), dict[str, str]()
+            for arm in plan.arms:
+                try:
+                    window = window_of(arm, record)
+                except InvalidError as error:
+                    problems[arm.name] = str(error)
+                else:
+                    book = book.with_window(arm, plan.profile, window, settings=self._settings)
+            if len(problems) == len(plan.arms):
+                raise InvalidError(f"{'; '.join(problems.values())} (record: {path})")
+            self._noise_file.save(book)
+        noises = book.noises(plan.arms, plan.profile, settings=self._settings)
+        return Calibrated(record, path, short(self._noise_file.path), noises, problems)
+
+    def _deadline_s(self) -> float | None:
+        """Return when the budget of the session ends, counted from the first time that this is asked."""
+        if self._options.budget_s is not None and self._until_s is None:
+            self._until_s = self._host.clock_s() + self._options.budget_s
+        return self._until_s
 
     @contextlib.contextmanager
     def _ports(self, profile: RequestProfile, say: Callable[[str], None]) -> Iterator[tuple[Ports, str]]:

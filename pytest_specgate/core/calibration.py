@@ -9,8 +9,9 @@ History of the schema:
 
 from __future__ import annotations
 
+import json
 import math
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 from pydantic import Field
 
@@ -26,7 +27,9 @@ from pytest_specgate.core.records import ArmNoise, Stored
 from pytest_specgate.core.redaction import redacted_arm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pydantic import JsonValue
 
     from pytest_specgate.core.arms import Arm
     from pytest_specgate.core.levels import Level
@@ -34,6 +37,11 @@ if TYPE_CHECKING:
     from pytest_specgate.core.records import BootRecord, WindowRecord
 
 SCHEMA_VERSION: Final = 1
+
+Settings: TypeAlias = "Mapping[str, JsonValue]"
+NO_SETTINGS: Final[Settings] = {}
+
+_SAME: Final = 1e-9
 
 
 class NoiseFigure(Stored):
@@ -48,6 +56,10 @@ class NoiseFigure(Stored):
     boots: Annotated[int, Field(ge=2)]
     sd: Annotated[float, Field(ge=0)]
     df: Annotated[float, Field(gt=0)]
+
+
+Figures: TypeAlias = dict[str, dict[str, NoiseFigure]]
+"""Noise by point and metric."""
 
 
 class CalibrationWindow(Stored):
@@ -70,6 +82,7 @@ class ArmCalibration(Stored):
     Attributes:
         arm: its name when it was measured; what counts is the hash.
         arm_sha256: of its model, arguments and environment: of everything but its name and its install of the engine.
+        settings_sha256: of what the session gave to every server: arguments, environment, command.
         profile_sha256: of the request profile.
         metric_definition_version: of the formulas that the values were computed with.
         windows: the A/A windows.
@@ -78,27 +91,31 @@ class ArmCalibration(Stored):
 
     arm: str
     arm_sha256: str
+    settings_sha256: str
     profile_sha256: str
     metric_definition_version: int
     windows: tuple[CalibrationWindow, ...] = Field(min_length=1)
     noise: dict[str, dict[str, NoiseFigure]]
 
     @classmethod
-    def of(cls, arm: Arm, profile: RequestProfile, windows: Sequence[CalibrationWindow]) -> ArmCalibration:
+    def of(
+        cls, arm: Arm, profile: RequestProfile, windows: Sequence[CalibrationWindow], *, settings: Settings
+    ) -> ArmCalibration:
         """Compute the noise that some windows amount to."""
         return cls(
             arm=arm.name,
             arm_sha256=arm_sha256(arm),
+            settings_sha256=sha256_of(dict(settings)),
             profile_sha256=profile.fingerprint(),
             metric_definition_version=DEFINITION_VERSION,
             windows=tuple(windows),
             noise=figures(windows),
         )
 
-    def fits(self, arm: Arm, profile: RequestProfile) -> bool:
-        """Whether it is of this arm under this load, with figures that are still computed in the same way."""
-        mine = (self.arm_sha256, self.profile_sha256, self.metric_definition_version)
-        return mine == (arm_sha256(arm), profile.fingerprint(), DEFINITION_VERSION)
+    def fits(self, arm: Arm, profile: RequestProfile, *, settings: Settings) -> bool:
+        """Whether it is of this arm under this load, started alike, with figures still computed in the same way."""
+        mine = (self.arm_sha256, self.settings_sha256, self.profile_sha256, self.metric_definition_version)
+        return mine == (arm_sha256(arm), sha256_of(dict(settings)), profile.fingerprint(), DEFINITION_VERSION)
 
 
 class NoiseBook(Stored):
@@ -121,32 +138,50 @@ class NoiseBook(Stored):
             RecordError: a figure does not follow from the values beside it.
         """
         for entry in self.arms:
-            if entry.noise != figures(entry.windows):
+            if not _alike(entry.noise, figures(entry.windows)):
                 raise RecordError(
                     f"the noise of arm {entry.arm} does not follow from its windows: the file was edited by hand"
                 )
 
-    def of(self, arm: Arm, profile: RequestProfile) -> ArmCalibration | None:
+    def of(self, arm: Arm, profile: RequestProfile, *, settings: Settings = NO_SETTINGS) -> ArmCalibration | None:
         """Return what is known of an arm under a load."""
-        return next((entry for entry in self.arms if entry.fits(arm, profile)), None)
+        return next((entry for entry in self.arms if entry.fits(arm, profile, settings=settings)), None)
 
-    def with_window(self, arm: Arm, profile: RequestProfile, window: CalibrationWindow) -> NoiseBook:
+    def with_window(
+        self, arm: Arm, profile: RequestProfile, window: CalibrationWindow, *, settings: Settings = NO_SETTINGS
+    ) -> NoiseBook:
         """Return the book with another A/A window; earlier ones of the same arm and load are kept."""
-        known = self.of(arm, profile)
+        known = self.of(arm, profile, settings=settings)
         windows = (*(known.windows if known else ()), window)
         others = [entry for entry in self.arms if entry is not known]
-        entries = sorted([*others, ArmCalibration.of(arm, profile, windows)], key=_place)
+        entries = sorted([*others, ArmCalibration.of(arm, profile, windows, settings=settings)], key=_place)
         return self.model_copy(update={"arms": tuple(entries)})
 
-    def noises(self, arms: Iterable[Arm], profile: RequestProfile) -> tuple[ArmNoise, ...]:
+    def noises(
+        self, arms: Iterable[Arm], profile: RequestProfile, *, settings: Settings = NO_SETTINGS
+    ) -> tuple[ArmNoise, ...]:
         """Return what is known of the noise of some arms under a load, as a window keeps it."""
-        return tuple(
-            noise for arm in arms if (known := self.of(arm, profile)) for noise in _noises(arm, profile, known)
-        )
+        found = ((arm, self.of(arm, profile, settings=settings)) for arm in arms)
+        return tuple(noise for arm, known in found if known is not None for noise in _noises(arm, profile, known))
 
 
-def _place(entry: ArmCalibration) -> tuple[str, str, str]:
-    return entry.arm, entry.arm_sha256, entry.profile_sha256
+def _alike(stored: Figures, computed: Figures) -> bool:
+    """Whether figures are the same but for the last digits, which depend on the mathematical library."""
+    one, other = (
+        {(point, name): row for point, rows in found.items() for name, row in rows.items()}
+        for found in (stored, computed)
+    )
+    return one.keys() == other.keys() and all(_same(row, other[key]) for key, row in one.items())
+
+
+def _same(one: NoiseFigure, other: NoiseFigure) -> bool:
+    pairs = ((one.sd, other.sd), (one.df, other.df))
+    close = all(math.isclose(left, right, rel_tol=_SAME, abs_tol=_SAME) for left, right in pairs)
+    return one.boots == other.boots and close
+
+
+def _place(entry: ArmCalibration) -> tuple[str, ...]:
+    return entry.arm, entry.arm_sha256, entry.settings_sha256, entry.profile_sha256
 
 
 def _noises(arm: Arm, profile: RequestProfile, known: ArmCalibration) -> Iterator[ArmNoise]:
@@ -159,8 +194,15 @@ def _noises(arm: Arm, profile: RequestProfile, known: ArmCalibration) -> Iterato
                 sd=figure.sd,
                 df=figure.df,
                 boots=figure.boots,
+                builds=len({stable(window.engine) for window in known.windows}),
+                arm_sha256=known.arm_sha256,
                 measured_at=known.windows[-1].measured_at,
             )
+
+
+def stable(engine: Mapping[str, JsonValue]) -> str:
+    """Return a build as a text that only equal builds share."""
+    return json.dumps(dict(engine), sort_keys=True)
 
 
 def arm_sha256(arm: Arm) -> str:

@@ -22,6 +22,7 @@ from pytest_specgate.core.thresholds import (
     OutputsThreshold,
     Threshold,
 )
+from pytest_specgate.core.units import rounded_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -158,7 +159,9 @@ class Gate:
         """
         for threshold in self.intervals:
             if not self.plan(threshold, noises).looks:
-                ways = "raise rounds to 3 or more, calibrate (pytest --specgate-calibrate), or declare a floor"
+                known = known_noise(threshold, self.pair, noises).noise.df
+                few = f" with more boots, {known:.2g} degrees of freedom are too few" if known else ""
+                ways = f"raise rounds to 3 or more, calibrate{few} (pytest --specgate-calibrate), or declare a floor"
                 if attached:
                     ways = (
                         f"{' and '.join(attached)} is attached and not booted anew, which is one round: declare a floor"
@@ -183,9 +186,9 @@ class Gate:
             if smallest is not None and not threshold.allowance and claim.delta < smallest:
                 unit = "points" if threshold.points else "%"
                 yield (
-                    f"the margin of {threshold.id}, {threshold.margin_words}, is finer than {self.pair.rounds} rounds "
-                    f"can decide here in four of five healthy runs: the smallest usable one is "
-                    f"{100 * threshold.raw_of(smallest):.2g} {unit}"
+                    f"the margin of {threshold.id}, {threshold.margin_words}, is finer than can be decided here with "
+                    f"rounds={self.pair.rounds} in four of five healthy runs: the smallest usable one is "
+                    f"{rounded_up(100 * threshold.raw_of(smallest))} {unit}"
                 )
 
 

@@ -8,7 +8,7 @@ from pytest_specgate.core import identity, validity
 from pytest_specgate.core.confounds import undecided, unlisted_differences
 from pytest_specgate.core.records import Failure
 from pytest_specgate.core.thresholds import CurveThreshold, LimitThreshold, OutputsThreshold
-from pytest_specgate.core.verdict import Outcome
+from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.core.verdict_curve import judge_curve
 from pytest_specgate.core.verdict_interval import judge_interval
 from pytest_specgate.core.verdict_limit import judge_limit
@@ -127,5 +127,9 @@ def _stopped(verdict: Verdict, verdicts: Sequence[Verdict], record: WindowRecord
         return verdict
     cause = next((other for other in verdicts if other.outcome in {Outcome.FAIL, Outcome.INVALID}), None)
     why = f"{cause.threshold} is {cause.outcome}" if cause else record.stopped or "the window ended"
-    summary = f"INCONCLUSIVE: {verdict.claim}: stopped at round {verdict.rounds} of {verdict.rounds_planned}: {why}"
+    so_far = ""
+    if verdict.change is not None:
+        so_far = f", {change_words(verdict.change, metric_name=verdict.metric, points=verdict.points)} until then"
+    place = f"round {verdict.rounds} of {verdict.rounds_planned}"
+    summary = f"INCONCLUSIVE: {verdict.claim}: stopped at {place}{so_far}: {why}"
     return verdict.model_copy(update={"reason": "stopped", "summary": summary})

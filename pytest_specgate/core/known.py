@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core.noise import UNKNOWN_NOISE, Noise, pair_noise
+from pytest_specgate.core.plan import CALIBRATED_DF
 from pytest_specgate.core.thresholds import Threshold
 
 if TYPE_CHECKING:
@@ -27,17 +28,21 @@ class Known:
         noise: as the rule takes it.
         words: where it comes from, for the report; empty when nothing is known.
         calibrated: whether it was measured, not declared.
+        whole: whether both arms were.
     """
 
     noise: Noise
     words: str = ""
     calibrated: bool = False
+    whole: bool = False
 
 
 def known_noise(
     threshold: IntervalThreshold, pair: ArmPair, noises: Sequence[ArmNoise], *, at: Level | None = None
 ) -> Known:
-    """Return what is known of the noise of a threshold; a measured calibration replaces a declared floor.
+    """Return what is known of the noise of a threshold.
+
+    A measured calibration replaces a declared floor if it is one of both arms, and good enough for a look at 2 rounds.
 
     Args:
         threshold: the claim.
@@ -50,7 +55,9 @@ def known_noise(
     # Calibrations of shares are in points, and say nothing of a relative change.
     fits = threshold.row.unit != "share" or (isinstance(threshold, Threshold) and threshold.points)
     floor = threshold.floor
-    if calibrated.noise.df and fits:
+    declared = floor is not None and floor.fraction is not None
+    good = calibrated.whole and calibrated.noise.df >= CALIBRATED_DF
+    if calibrated.noise.df and fits and (good or not declared):
         instead = f", instead of the declared {floor.words}" if floor and floor.fraction is not None else ""
         return dataclasses.replace(calibrated, words=f"{calibrated.words}{instead}")
     if floor is not None and floor.fraction is not None:
@@ -70,4 +77,12 @@ def calibrated_noise(metric: str, pair: ArmPair, noises: Sequence[ArmNoise], *, 
     if never:
         texts.append(f"{never[0]} was never calibrated")
     reference, candidate = (Noise(side.sd, side.df) if side else UNKNOWN_NOISE for side in sides)
-    return Known(pair_noise(reference, candidate), f"calibrated: {', '.join(texts)}", calibrated=True)
+    if len(known) == 2 and known[0].arm_sha256 == known[1].arm_sha256:
+        # Two installs of the engine under one arm: their boots were pooled already, and must not count twice.
+        both = known[0].builds > 1
+        candidate = reference if both else UNKNOWN_NOISE
+        texts = [f"{pair.title} by {known[0].boots} boots of {'both' if both else 'one of its'} engines"]
+        if both:
+            return Known(reference, f"calibrated: {texts[0]}", calibrated=True, whole=True)
+        never = [pair.title]
+    return Known(pair_noise(reference, candidate), f"calibrated: {', '.join(texts)}", calibrated=True, whole=not never)

@@ -12,6 +12,8 @@ from pytest_specgate.core.metrics import metric as known_metric
 from pytest_specgate.core.profile import check_point
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytest_specgate.core.arms import Arm
     from pytest_specgate.core.levels import Level
     from pytest_specgate.core.records import ArmNoise, BootRecord, WindowRecord
@@ -64,11 +66,11 @@ class Calibrated:
         path: where it is kept.
         noise_path: file that the calibrations were added to.
         noise: what is known now, of earlier windows too.
-        problems: why nothing can be told of some arms, one sentence each.
+        problems: why nothing can be told of some arms, one sentence by name.
     """
 
     record: WindowRecord
     path: str
     noise_path: str
     noise: tuple[ArmNoise, ...]
-    problems: tuple[str, ...]
+    problems: Mapping[str, str]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core.noise import DECLARED_DF, UNKNOWN_NOISE, Noise, floor_of
+from pytest_specgate.core.noise import DECLARED_DF, LOG, UNKNOWN_NOISE, Noise, floor_of
 from pytest_specgate.core.plan import CALIBRATED_DF, Plan, looks
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def rounds_for(delta: float, *, noise: Noise, n_max: int, family: int = 1, effec
     plan = Plan(looks(n_max, noise), family)
     for rounds in plan.looks:
         wanted = need(rounds, plan=plan, df=noise.df, tail=plan.pass_tail, power=power_of(family))
-        if delta + effect >= wanted * noise.sigma:
+        if delta + effect >= wanted * _believed(noise):
             return rounds
     return None
 
@@ -81,7 +81,7 @@ def smallest_margin(*, noise: Noise, n_max: int, family: int = 1) -> float | Non
     plan = Plan(looks(n_max, noise), family)
     if not plan.looks:
         return None
-    return need(n_max, plan=plan, df=noise.df, tail=plan.pass_tail, power=power_of(family)) * noise.sigma
+    return need(n_max, plan=plan, df=noise.df, tail=plan.pass_tail, power=power_of(family)) * _believed(noise)
 
 
 def detectable(delta: float, *, noise: Noise, n_max: int, family: int = 1) -> float | None:
@@ -89,7 +89,7 @@ def detectable(delta: float, *, noise: Noise, n_max: int, family: int = 1) -> fl
     plan = Plan(looks(n_max, noise), family)
     if not plan.looks:
         return None
-    return delta + need(n_max, plan=plan, df=noise.df, tail=plan.fail_tail) * noise.sigma
+    return delta + need(n_max, plan=plan, df=noise.df, tail=plan.fail_tail) * _believed(noise)
 
 
 def pessimistic(noise: Noise) -> Noise:
@@ -129,6 +129,11 @@ def rounds_after(look: Look, *, claim: Claim, rounds: int, noise: Noise, family:
 def break_even_floor(mean: float, *, delta: float) -> float:
     """Return the largest declared floor, a fraction, under which one round would be decided by itself."""
     return floor_of(abs(mean + delta) / _t(Plan((1,)).pass_tail, DECLARED_DF))
+
+
+def _believed(noise: Noise) -> float:
+    """Return the standard deviation that the rule would use: none below the least is believed."""
+    return max(noise.sigma, LOG.least_sd)
 
 
 def _price(rounds: int) -> float:

@@ -298,6 +298,8 @@ class ArmNoise(Stored):
         sd: standard deviation of a paired difference of two boots: log units, or a fraction for a share.
         df: its degrees of freedom.
         boots: that it was taken of.
+        builds: of the engine that these windows had.
+        arm_sha256: of the arm that was calibrated: arms that differ only in their install of the engine share it.
         measured_at: wall-clock time of the latest of these windows.
     """
 
@@ -307,6 +309,8 @@ class ArmNoise(Stored):
     sd: Annotated[float, Field(ge=0)]
     df: Annotated[float, Field(gt=0)]
     boots: int
+    builds: int
+    arm_sha256: str
     measured_at: str
 
 

@@ -80,6 +80,11 @@ class NoiseFloor:
         return f"{100 * self.fraction:g} {'points' if self.points else '%'} ({self.source})"
 
 
+def floor_is_calibrated(floor: NoiseFloor | None) -> bool:
+    """Whether a floor is the one that a calibration has measured."""
+    return floor is not None and floor.fraction is None
+
+
 CALIBRATED: Final = NoiseFloor(None, "calibrated by A/A windows")
 """The floor that ``--specgate-calibrate`` has measured for a host class."""
 
@@ -121,6 +126,10 @@ class Threshold:
     def _one_scale(self) -> Self:
         if self.points and metric(self.metric).unit != "share":
             raise ValueError(f"points belong to shares, and {self.metric} is none: write its margin in percent")
+        if self.points and self.fraction == 0 and self.kind != "better":
+            raise ValueError(f"a margin of 0 points on {self.metric} is finer than any share: write more than 0")
+        if not self.points and metric(self.metric).unit == "share" and floor_is_calibrated(self.floor):
+            raise ValueError(f"calibrations of {self.metric} are in points: write its margin in points, as '2pp'")
         if self.points and self.allowance:
             raise ValueError(f"the margin of {self.metric} in points is absolute itself: leave the allowance out")
         floor = self.floor
@@ -153,9 +162,10 @@ class Threshold:
         if self.fraction is not None:
             return self.fraction
         if noise.df < CALIBRATED_MARGIN_DF:
+            there = f"the calibration has {noise.df:.2g} of them" if noise.df else "there is no calibration"
             raise UsageError(
-                f"the margin of {self.id} is the calibrated floor, and there is no calibration with "
-                f"{CALIBRATED_MARGIN_DF:g} degrees of freedom for it: run pytest --specgate-calibrate"
+                f"the margin of {self.id} is the calibrated floor, which needs {CALIBRATED_MARGIN_DF:g} degrees of "
+                f"freedom, and {there}: run pytest --specgate-calibrate (again: boots add up)"
             )
         return noise.sigma * NORMAL_975 if self.points else floor_of(noise.sigma)
 
@@ -264,7 +274,7 @@ class LimitThreshold:
 
 @declaration
 class CurveThreshold:
-    """The claim that the candidate is faster up to a load level, and no longer beyond it.
+    """The claim that the candidate is better up to a load level, and worse at every level beyond it.
 
     Attributes:
         at: the last level at which it is faster.
@@ -283,6 +293,13 @@ class CurveThreshold:
         if not row.gated or row.unit == "events":
             raise ValueError(f"{name} has no better direction, or no ratio: a curve cannot be drawn of it")
         return row.name
+
+    @field_validator("floor")
+    @classmethod
+    def _relative(cls, floor: NoiseFloor | None) -> NoiseFloor | None:
+        if floor is not None and floor.points:
+            raise ValueError("a curve is judged by ratios: write its noise floor in percent")
+        return floor
 
     @property
     def kind(self) -> str:

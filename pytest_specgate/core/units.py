@@ -46,6 +46,14 @@ def amount_of(name: str, text: object, unit: Unit) -> float:
     return float(match["number"])
 
 
+def rounded_up(value: float, *, digits: int = 2) -> str:
+    """Return a number that is safe to be adopted as a limit: rounded up, to some significant digits."""
+    if not value:
+        return "0"
+    step = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+    return _plain(math.ceil(value / step - 1e-9) * step, digits)
+
+
 def points_of(text: object) -> float | None:
     """Read points of a share, ``"2pp"`` or ``"2 points"``, as a fraction (0.02); `None` for anything else."""
     match = _POINTS.fullmatch(text) if isinstance(text, str) else None

@@ -87,11 +87,17 @@ class _Case:
         return self.threshold.limit_on(self.known.noise)
 
     def ends(self) -> tuple[float | None, float | None]:
-        """Return both ends of the interval that decided, as raw changes."""
+        """Return both ends of the interval that decided, as raw changes.
+
+        Of a loss these are the bounds of PASS and of FAIL; an equivalence is decided by both ends of one level.
+        """
         look = self.look
-        if look.lower is None or look.upper is None:
+        low, high = (look.lower, look.upper)
+        if self.claim.gain is not None:
+            low, high = (look.fail_lower, look.upper) if look.decision == "FAIL" else (look.lower, look.pass_upper)
+        if low is None or high is None:
             return None, None
-        ends = [self.raw(bound) for bound in (look.lower, look.upper)]
+        ends = [self.raw(bound) for bound in (low, high)]
         return min(ends), max(ends)
 
 
@@ -109,6 +115,9 @@ def judge_interval(gate: Gate, threshold: Threshold, record: WindowRecord, *, fi
         return invalid(gate, threshold, rounds)
     if (verdict := _from_nothing(gate, threshold, rounds)) is not None:
         return verdict
+    if threshold.row.higher_is_better and threshold.allowance >= rounds.reference.mean():
+        text = f"{threshold.claim}: the allowance is as large as the value of {gate.pair.reference.name} itself"
+        return invalid(gate, threshold, Failure(reason="allowance-too-large", message=text))
     looks = [count for count in gate.plan(threshold, record.noise).looks if count <= rounds.count]
     seen = rounds.first(looks[-1]) if final and looks else rounds
     try:
@@ -132,11 +141,13 @@ def _from_nothing(gate: Gate, threshold: Threshold, rounds: Rounds) -> Verdict |
         return invalid(gate, threshold, Failure(reason="reference-is-zero", message=text))
     if 0 not in rounds.candidate.values:
         return None
+    times = rounds.candidate.values.count(0)
+    where = "" if times == rounds.count else f" in {times} of {rounds.count} rounds"
     return Verdict(
         **head(gate, threshold),
         outcome=Outcome.FAIL,
         reason="fell-to-zero",
-        summary=f"FAIL: {of} fell to 0: {change_words(-1.0, metric_name=row.name)}",
+        summary=f"FAIL: {of} fell to 0{where}: {change_words(-1.0, metric_name=row.name)}",
         reference=rounds.reference.mean(),
         candidate=0.0,
         change=-1.0,
@@ -164,7 +175,8 @@ def _case(gate: Gate, threshold: Threshold, record: WindowRecord, rounds: Rounds
 
 def _judged(case: _Case) -> Verdict:
     look, threshold, rounds = case.look, case.threshold, case.rounds
-    if threshold.points and case.scale.least_sd > threshold.margin_on(case.known.noise) / 2:
+    bounded = threshold.points and threshold.kind != "better"
+    if bounded and case.scale.least_sd > threshold.margin_on(case.known.noise) / 2:
         text = f"{threshold.claim}: its steps of {100 * case.scale.least_sd:.2g} points cannot resolve that margin"
         return invalid(case.gate, threshold, Failure(reason="cannot-be-resolved", message=text))
     if case.record.strict and threshold.kind == "not_worse" and look.mean > MOST_PLAUSIBLE and not threshold.points:

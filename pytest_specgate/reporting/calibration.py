@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def calibration_lines(found: Calibrated, gates: Sequence[Gate]) -> Iterator[str]:
     """Yield the noise of the headline metrics and of those that are gated, and where it was written to."""
-    yield from found.problems
+    yield from found.problems.values()
     gated = {threshold.metric for gate in gates for threshold in gate.thresholds}
     rows = [_row(noise) for noise in found.noise if noise.metric in {*HEADLINE, *gated}]
     headers = ["arm", "load", "metric", "boots", "sd of a round", "floor", "df"]

@@ -12,13 +12,13 @@ from pytest_specgate.core.plan import ALPHA_FAIL, ALPHA_PASS
 from pytest_specgate.core.planning import MOST_ROUNDS
 from pytest_specgate.core.statistics import raw_change
 from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_AGREE
-from pytest_specgate.core.units import measured_text
+from pytest_specgate.core.units import measured_text, rounded_up
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.figures import number, percent, span, unit_text, value_text
 from pytest_specgate.reporting.tables import noise_line, shares_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.verdict import FactorVerdict, Verdict
@@ -96,7 +96,29 @@ def _factor_text(factor: FactorVerdict) -> str:
     shown = f"{number(values[0])} -> {number(values[1])}{unit}"
     if factor.change_low is None:
         return f"{name} {percent(change)} ({shown}, its noise is not known)"
-    return f"{name} {percent(change)} ({shown})" if factor.moved else f"{name} unchanged ({shown}, {percent(change)})"
+    return (
+        f"{name} {percent(change)} ({shown})"
+        if factor.moved
+        else f"{name} no change shown ({shown}, {percent(change)})"
+    )
+
+
+def verdict_notes(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Yield what stands beside the verdicts of a pair, also those that passed: noise, factors, and what to know.
+
+    What several verdicts have in common is said once, with the thresholds that it concerns.
+    """
+    for label, lines in (
+        ("noise", lambda verdict: [verdict.noise] if verdict.noise else []),
+        ("", lambda verdict: list(factor_lines(verdict))),
+        ("note", lambda verdict: list(verdict.flags)),
+    ):
+        found: dict[str, list[str]] = {}
+        for verdict in verdicts:
+            for line in lines(verdict):
+                found.setdefault(line, []).append(verdict.threshold)
+        for line, names in found.items():
+            yield f"{', '.join(names)}: {f'{label}: ' if label else ''}{line}"
 
 
 def prospect_lines(verdict: Verdict) -> Iterator[str]:
@@ -105,8 +127,8 @@ def prospect_lines(verdict: Verdict) -> Iterator[str]:
     if verdict.smallest_margin is not None and verdict.detectable is not None:
         yield (
             f"with {counted(verdict.rounds_planned, 'round')} of this noise: smallest usable margin "
-            f"{100 * verdict.smallest_margin:.2g} {unit}, a change of {100 * verdict.detectable:+.2g} {unit} is called "
-            f"FAIL in four of five runs"
+            f"{rounded_up(100 * verdict.smallest_margin)} {unit}, a change of {100 * verdict.detectable:+.2g} {unit} "
+            f"is called FAIL in four of five runs"
         )
     if verdict.break_even_floor is not None:
         yield f"this would be decided under any declared floor up to {100 * verdict.break_even_floor:.3g} %"
@@ -114,6 +136,10 @@ def prospect_lines(verdict: Verdict) -> Iterator[str]:
 
 def needs_lines(verdict: Verdict, again: str) -> Iterator[str]:
     """Yield what to run next for a claim that could not be decided."""
+    if verdict.kind == FASTER_ONLY_UP_TO:
+        more = min(MAXIMUM_ROUNDS, max(4, 2 * verdict.rounds_planned))
+        yield f"more rounds narrow the intervals of all levels: {again} --specgate-rounds={more}"
+        return
     if verdict.needs_rounds is None and verdict.sd is not None:
         yield f"more than {MOST_ROUNDS} rounds would be needed: change the margin, or make the machine quieter"
         yield f"measure again (a new sample, not a correction): {again}"

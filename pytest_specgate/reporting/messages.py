@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from typing import TYPE_CHECKING
 
 from pytest_specgate.core.confounds import REASON as OTHER_DIFFERENCES
@@ -14,7 +15,7 @@ from pytest_specgate.core.quantities import bunched_sends
 from pytest_specgate.core.verdict import Outcome
 from pytest_specgate.reporting.differences import differences_in_short, pair_differences
 from pytest_specgate.reporting.engines import build_lines, engine_lines
-from pytest_specgate.reporting.evidence import counted, evidence_lines, is_undecided, needs_lines
+from pytest_specgate.reporting.evidence import counted, evidence_lines, is_undecided, needs_lines, verdict_notes
 from pytest_specgate.reporting.outputs import output_lines, outputs_in_short
 from pytest_specgate.reporting.prompts import prompts_text, speculation_caption
 from pytest_specgate.reporting.tables import (
@@ -79,12 +80,20 @@ def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_pa
     yield f"record: {record_path}"
     if is_undecided(verdict) and any(attached_of(arm.name, record) for arm in gate.pair.arms):
         yield f"an attached server gives one round: declare a floor for what it can decide, then {again}"
+    elif verdict.reason == "stopped" and record.stopped:
+        yield f"measure it whole, with more time or without a budget: {_without_budget(again)}"
     elif is_undecided(verdict):
         yield from needs_lines(verdict, again)
     elif verdict.outcome == Outcome.INVALID:
         yield f"run again: {again}"
     else:
         yield f"measure again (a new sample, not a correction): {again}"
+
+
+def _without_budget(again: str) -> str:
+    """Return a command without the option that cut the run short."""
+    words = [word for word in shlex.split(again) if not word.startswith("--specgate-budget")]
+    return shlex.join(words)
 
 
 def _indented(lines: Iterator[str] | Sequence[str]) -> list[str]:
@@ -109,6 +118,7 @@ def window_lines(
         verdicts = [verdict for entry in judged if entry.gate.pair == pair for verdict in entry.verdicts]
         yield pair_table(pair, record, verdicts)
         yield from point_notes(pair, record)
+        yield from verdict_notes(verdicts)
         yield from build_lines(pair, record)
         yield from pair_differences(pair, record)
     readable = _readable_boots(pairs, record)

@@ -12,6 +12,7 @@ from pytest_specgate.core.known import known_noise
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.plan import looks
 from pytest_specgate.core.thresholds import CurveThreshold, LimitThreshold, Threshold
+from pytest_specgate.core.units import rounded_up
 from pytest_specgate.reporting.evidence import counted
 
 if TYPE_CHECKING:
@@ -43,7 +44,14 @@ class PlannedWindow:
     @property
     def most_rounds(self) -> int:
         """Rounds at most."""
-        return max(pair.rounds for pair in self.pairs)
+        return max(self.rounds_of(pair) for pair in self.pairs)
+
+    def rounds_of(self, pair: ArmPair) -> int:
+        """Return the rounds of a pair at most: limits ask for one, and answers for two."""
+        own = [gate for gate in self.gates if gate.pair.key == pair.key]
+        if not own or any(gate.intervals for gate in own):
+            return pair.rounds
+        return max(_first(threshold, gate, self.noise) for gate in own for threshold in gate.thresholds)
 
     @property
     def least_rounds(self) -> int:
@@ -95,7 +103,7 @@ def _window_lines(window: PlannedWindow, *, number: int) -> Iterator[str]:
     else:
         yield f"  time: {_minutes(first)} to {_minutes(last)}, by what boots took in an earlier window"
     for pair in window.pairs:
-        yield f"  {pair.title}: {counted(pair.rounds, 'round')} at most"
+        yield f"  {pair.title}: {counted(window.rounds_of(pair), 'round')} at most"
         for gate in (gate for gate in window.gates if gate.pair.key == pair.key):
             for threshold in gate.thresholds:
                 yield f"    {threshold.id}: {_prospects(threshold, gate, window.noise)}"
@@ -126,7 +134,7 @@ def _boots(window: PlannedWindow, *, rounds: int) -> int:
 
 
 def _pairs_in(window: PlannedWindow, number: int) -> list[ArmPair]:
-    return [pair for pair in window.pairs if number <= pair.rounds]
+    return [pair for pair in window.pairs if number <= window.rounds_of(pair)]
 
 
 def _seconds(window: PlannedWindow, *, rounds: int) -> float | None:
@@ -172,10 +180,8 @@ def _figures(threshold: Threshold, gate: Gate, noise: Noise) -> str:
     smallest = [
         planning.smallest_margin(noise=one, n_max=n_max, family=family) for one in (noise, planning.pessimistic(noise))
     ]
-    shown = [100 * threshold.raw_of(one) for one in smallest if one is not None]
-    texts.append(
-        f"smallest usable margin {shown[0]:.2g} {unit} (up to {shown[-1]:.2g} {unit}, were the noise understated)"
-    )
+    shown = [rounded_up(100 * threshold.raw_of(one)) for one in smallest if one is not None]
+    texts.append(f"smallest usable margin {shown[0]} {unit} (up to {shown[-1]} {unit}, were the noise understated)")
     detectable = planning.detectable(claim.delta, noise=noise, n_max=n_max, family=family)
     if detectable is not None and threshold.kind == "not_worse":
         texts.append(f"a loss of {100 * threshold.raw_of(detectable):.2g} {unit} is called FAIL in four of five runs")

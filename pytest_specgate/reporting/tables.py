@@ -114,6 +114,10 @@ def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, na
     if isinstance(change, str):
         return [*head, "-", "-", change, "-", *tail]
     values = [value_text(row, side) for side in change.sides]
+    if any(verdict.points for verdict in verdicts):
+        points = [c - r for r, c in zip(change.reference, change.candidate, strict=True)]
+        words = change_words(math.fsum(points) / len(points), metric_name=name, points=True)
+        return [*head, *values, words, _rounds(points), *tail]
     return [*head, *values, change_words(change.mean, metric_name=name), _rounds(change.rounds), *tail]
 
 
@@ -276,7 +280,7 @@ def noise_line(verdict: Verdict) -> str:
     """Say what an interval rests on."""
     if verdict.sd is None or verdict.df is None:
         return f"noise: {verdict.noise or 'unknown'}"
-    ratio = "" if verdict.f_ratio is None else f", own/declared variance {verdict.f_ratio:.2f}"
+    ratio = "" if verdict.f_ratio is None else f", own variance {verdict.f_ratio:.2f} times that known before"
     unit, floor = ("points", NORMAL_975 * verdict.sd) if verdict.points else ("%", floor_of(verdict.sd))
     return (
         f"noise: sd of a round {100 * verdict.sd:.2g} {unit} (floor {100 * floor:.2g} {unit}), "

@@ -124,7 +124,17 @@ def test_slow_boots_stay_in_the_verdict(build: type[Build]) -> None:
     """A slow boot is flagged, and judged with all others: it is in the mean, and the calibration is dropped for it."""
     pair = build.pair()
     noise = tuple(
-        ArmNoise(arm=arm, at=1, metric="output_throughput", sd=0.002, df=5.0, boots=6, measured_at="2026-11-02")
+        ArmNoise(
+            arm=arm,
+            at=1,
+            metric="output_throughput",
+            sd=0.002,
+            df=5.0,
+            boots=6,
+            builds=1,
+            arm_sha256=arm,
+            measured_at="2026-11-02",
+        )
         for arm in ("off", "k4")
     )
     record = build.window(pair, [1.0] * 4, [0.8, 1.001, 0.998, 1.0]).model_copy(update={"noise": noise})

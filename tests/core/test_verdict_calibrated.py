@@ -22,7 +22,17 @@ FLOOR = NoiseFloor(0.01, "A/A windows of a test")
 
 
 def _noise(arm: str, sd: float, *, df: float = 5.0, metric: str = "output_throughput") -> ArmNoise:
-    return ArmNoise(arm=arm, at=1, metric=metric, sd=sd, df=df, boots=6, measured_at="2026-11-02T09:00:00+00:00")
+    return ArmNoise(
+        arm=arm,
+        at=1,
+        metric=metric,
+        sd=sd,
+        df=df,
+        boots=6,
+        builds=1,
+        arm_sha256=arm,
+        measured_at="2026-11-02T09:00:00+00:00",
+    )
 
 
 def _not_worse(margin: float, metric: str = "output_throughput", *, floor: NoiseFloor | None = FLOOR) -> Threshold:
@@ -117,7 +127,8 @@ def test_a_calibrated_margin_without_a_calibration_is_invalid(build: type[Build]
     verdict = _judged(build, threshold, [1.0] * 4, noise=noise)
 
     assert (verdict.outcome, verdict.reason) == (Outcome.INVALID, "no-calibration")
-    assert verdict.summary.endswith("run pytest --specgate-calibrate")
+    assert "is the calibrated floor" in verdict.summary
+    assert "run pytest --specgate-calibrate" in verdict.summary
 
 
 @pytest.mark.parametrize("metric", ["ttft_p50", "output_throughput"])

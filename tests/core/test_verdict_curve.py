@@ -185,7 +185,15 @@ def test_unknown_noise_is_judged_by_four_rounds(build: type[Build]) -> None:
 
 def _noise(arm: str, at: Level, df: float, sd: float = 0.005) -> ArmNoise:
     return ArmNoise(
-        arm=arm, at=at, metric="output_throughput", sd=sd, df=df, boots=6, measured_at="2026-11-02T09:00:00+00:00"
+        arm=arm,
+        at=at,
+        metric="output_throughput",
+        sd=sd,
+        df=df,
+        boots=6,
+        builds=1,
+        arm_sha256=arm,
+        measured_at="2026-11-02T09:00:00+00:00",
     )
 
 

@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 
 
 def _noise(arm: str, name: str, *, sd: float = 0.01, df: float = 3.5714, at: Level = 1) -> ArmNoise:
-    return ArmNoise(arm=arm, at=at, metric=name, sd=sd, df=df, boots=6, measured_at="2026-11-02T09:00:00+00:00")
+    return ArmNoise(
+        arm=arm,
+        at=at,
+        metric=name,
+        sd=sd,
+        df=df,
+        boots=6,
+        builds=1,
+        arm_sha256=arm,
+        measured_at="2026-11-02T09:00:00+00:00",
+    )
 
 
 @pytest.fixture
@@ -40,7 +50,7 @@ def found(window: type[Window], k4_off: ArmPair) -> Calibrated:
             _noise("k4", "acceptance_rate", sd=0.004),
             _noise("k4", "step_time"),
         ),
-        problems=(),
+        problems={},
     )
 
 
@@ -96,7 +106,7 @@ def test_what_to_do_with_it(found: Calibrated, k4_off: ArmPair) -> None:
 def test_arms_of_which_nothing_could_be_told_come_first(found: Calibrated, k4_off: ArmPair) -> None:
     """A problem of one arm stands above the figures of the others."""
     sentence = "no calibration of k7: arm k7: its server left"
-    broken = Calibrated(found.record, found.path, found.noise_path, found.noise, (sentence,))
+    broken = Calibrated(found.record, found.path, found.noise_path, found.noise, {"k7": sentence})
 
     lines = _lines(broken, k4_off)
 

@@ -185,7 +185,7 @@ def test_a_longer_step_is_told_as_a_step_time() -> None:
 
     assert lines == [
         (
-            "speed: tokens per step unchanged (2.650 -> 2.639, -0.4 %), step time +6.0 % (20.00 -> 21.20 ms); "
+            "speed: tokens per step no change shown (2.650 -> 2.639, -0.4 %), step time +6.0 % (20.00 -> 21.20 ms); "
             "residual -0.1 %"
         )
     ]
@@ -198,7 +198,7 @@ def test_acceptance_that_moved_beside_a_step_that_did_not() -> None:
     [line] = factor_lines(_verdict(factors=factors, residual=0.0))
 
     assert line == (
-        "speed: tokens per step -50.0 % (2.650 -> 1.325), step time unchanged (20.00 -> 19.98 ms, -0.1 %); "
+        "speed: tokens per step -50.0 % (2.650 -> 1.325), step time no change shown (20.00 -> 19.98 ms, -0.1 %); "
         "residual +0.0 %"
     )
 
@@ -208,7 +208,7 @@ def test_factors_of_unknown_noise_are_not_called_unchanged() -> None:
     [line] = factor_lines(_verdict(factors=(_factor(TOKENS, 0.2, moved=False, known=False),), residual=0.0))
 
     assert line.startswith("speed: tokens per step +20.0 % (2.650 -> 3.180, its noise is not known)")
-    assert "unchanged" not in line
+    assert "no change" not in line
 
 
 def test_what_has_no_factors_has_no_line() -> None:
@@ -222,7 +222,7 @@ def test_what_has_no_factors_has_no_line() -> None:
         (
             {"smallest_margin": 0.0123, "detectable": -0.087},
             [
-                ("with 6 rounds of this noise: smallest usable margin 1.2 %, a change of -8.7 % is called FAIL in four "
+                ("with 6 rounds of this noise: smallest usable margin 1.3 %, a change of -8.7 % is called FAIL in four "
                 "of five runs")
             ],
         ),

@@ -60,7 +60,17 @@ def _not_worse(margin: float | None = 0.05, *, metric: str = "ttft_p50", floor: 
 
 
 def _noise(arm: str, sd: float, *, df: float = 5.0, at: int = 1) -> ArmNoise:
-    return ArmNoise(arm=arm, at=at, metric="ttft_p50", sd=sd, df=df, boots=6, measured_at="2026-11-02T09:00:00+00:00")
+    return ArmNoise(
+        arm=arm,
+        at=at,
+        metric="ttft_p50",
+        sd=sd,
+        df=df,
+        boots=6,
+        builds=1,
+        arm_sha256=arm,
+        measured_at="2026-11-02T09:00:00+00:00",
+    )
 
 
 def _lines(window: PlannedWindow, **options: Any) -> list[str]:
@@ -280,7 +290,7 @@ def test_figures_of_a_share_are_points(k7_k4: ArmPair) -> None:
 
     told = _of_threshold(_with_rounds(k7_k4, 6), threshold)
 
-    assert "smallest usable margin 0.73 points (up to 1.1 points, were the noise understated)" in told
+    assert "smallest usable margin 0.74 points (up to 1.1 points, were the noise understated)" in told
     assert "a loss of 5.7 points is called FAIL in four of five runs" in told
 
 
