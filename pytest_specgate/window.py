@@ -17,6 +17,7 @@ from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.judge import judge, needs_more_rounds
 from pytest_specgate.core.records import BootRecord, PairRecord, StartUpRecord, WindowRecord
 from pytest_specgate.core.redaction import redacted_arm, redacted_profile
+from pytest_specgate.core.stored_gates import stored_gate
 from pytest_specgate.prompting import Prompter
 
 if TYPE_CHECKING:
@@ -106,7 +107,12 @@ def measure(plan: WindowPlan, ports: Ports) -> WindowRecord:
         UsageError: something in the declaration cannot be carried out (no prompt of this length, say).
     """
     run = _Run(ports, arms=arms_of(plan.pairs), profile=plan.profile)
-    run.keep(strict=plan.strict, pairs=tuple(map(PairRecord.of, plan.pairs)), noise=plan.noise)
+    run.keep(
+        strict=plan.strict,
+        pairs=tuple(map(PairRecord.of, plan.pairs)),
+        noise=plan.noise,
+        gates=tuple(map(stored_gate, plan.gates)),
+    )
     longest_s = plan.round_s
     for number in range(1, plan.rounds + 1):
         pairs = plan.open_pairs(run.record, rounds_done=number - 1)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from pytest_specgate.cli import calibrate, counters, prepare_model, selftest, stream
-from pytest_specgate.cli.command import EXIT_INTERRUPTED, EXIT_USAGE, Command
+from pytest_specgate.cli import calibrate, counters, judge, prepare_model, selftest, stream
+from pytest_specgate.cli.command import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE, Command
 from pytest_specgate.core.errors import SpecgateError, UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = ["COMMANDS", "Command", "main"]
 COMMANDS: tuple[Command, ...] = (
     prepare_model.COMMAND,
     calibrate.COMMAND,
+    judge.COMMAND,
     selftest.COMMAND,
     counters.COMMAND,
     stream.COMMAND,
@@ -37,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0, 1 for what is not as it must be, 2 for a usage error (told in one sentence on stderr), 3 for
-        what cannot be told from what was measured, 4 for figures that must not be read, 130 when interrupted.
+        what cannot be told from what was measured, 4 for figures that must not be read, 130 when interrupted, 141 when
+        nobody reads what it prints any more.
 
     Raises:
         SystemExit: `--help` and `--version`, after printing.
@@ -52,6 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SpecgateError as error:
         sys.stderr.write(f"specgate: {error}\n")
         return EXIT_USAGE
+    except BrokenPipeError:
+        # Whoever reads has enough, as `head` does; what is still buffered must not complain when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
         sys.stderr.write("specgate: interrupted\n")
         return EXIT_INTERRUPTED

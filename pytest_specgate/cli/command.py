@@ -19,6 +19,7 @@ EXIT_USAGE: Final = 2
 EXIT_INCONCLUSIVE: Final = 3
 EXIT_INVALID: Final = 4
 EXIT_INTERRUPTED: Final = 130
+EXIT_BROKEN_PIPE: Final = 141
 
 
 @dataclass(frozen=True)

@@ -329,6 +329,7 @@ class WindowRecord(Stored):
         host: facts about the machine.
         engine: facts about the installs of the engine, by arm.
         noise: calibrations that applied when it started.
+        gates: what was claimed of its pairs, as `pytest_specgate.core.stored_gates` writes and reads it.
         boots: in the order in which they ran.
         verdicts: as judged at the end, one mapping a threshold.
     """
@@ -344,6 +345,7 @@ class WindowRecord(Stored):
     host: dict[str, FreeJson]
     engine: dict[str, dict[str, FreeJson]]
     noise: tuple[ArmNoise, ...] = ()
+    gates: tuple[dict[str, FreeJson], ...] = ()
     boots: tuple[BootRecord, ...] = ()
     verdicts: tuple[dict[str, FreeJson], ...] = ()
 

@@ -77,7 +77,7 @@ def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_pa
         boots = [boot for boot in record.boots_of(arm.name) if boot.command]
         if boots:
             yield f"server of {arm.name}: {boots[-1].command}"
-    yield f"record: {record_path}"
+    yield f"record: {record_path} (judge it again, anywhere: specgate judge {shlex.quote(record_path)})"
     if is_undecided(verdict) and any(attached_of(arm.name, record) for arm in gate.pair.arms):
         yield f"an attached server gives one round: declare a floor for what it can decide, then {again}"
     elif verdict.reason == "stopped" and record.stopped:

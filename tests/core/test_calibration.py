@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from pytest_specgate.core.arms import Arm
 from pytest_specgate.core.calibration import (
+    NO_SETTINGS,
     SCHEMA_VERSION,
     ArmCalibration,
     CalibrationWindow,
@@ -23,6 +24,7 @@ from pytest_specgate.core.calibration import (
 from pytest_specgate.core.errors import InvalidError, RecordError
 from pytest_specgate.core.metrics import DEFINITION_VERSION, METRICS
 from pytest_specgate.core.noise import arm_noise
+from pytest_specgate.core.profile import sha256_of
 from pytest_specgate.core.records import ArmNoise, Failure
 
 if TYPE_CHECKING:
@@ -141,29 +143,33 @@ def test_a_calibration_of_an_arm(build: type[Build]) -> None:
     """A calibration carries what it applies to, its windows, and the figures that follow from them."""
     arm, profile, windows = build.arm(), build.profile(), [_simple(100.0, 102.0), _simple(100.0, 101.0)]
 
-    found = ArmCalibration.of(arm, profile, windows)
+    found = ArmCalibration.of(arm, profile, windows, settings=NO_SETTINGS)
 
     assert (found.arm, found.arm_sha256, found.profile_sha256) == ("off", arm_sha256(arm), profile.fingerprint())
+    assert found.settings_sha256 == sha256_of({})
     assert found.metric_definition_version == DEFINITION_VERSION
     assert found.windows == tuple(windows)
     assert found.noise == figures(windows)
 
 
 def test_what_a_calibration_fits(build: type[Build]) -> None:
-    """It fits its arm under its load with its formulas: another arm, load or definition has none."""
-    found = ArmCalibration.of(build.arm(), build.profile(), [_simple(100.0, 102.0)])
+    """It fits its arm under its load with its formulas, started alike: another of them has none."""
+    given, other = {"args": ["--max-num-seqs=1"]}, {"args": ["--max-num-seqs=2"]}
+    found = ArmCalibration.of(build.arm(), build.profile(), [_simple(100.0, 102.0)], settings=given)
     older = found.model_copy(update={"metric_definition_version": DEFINITION_VERSION - 1})
 
-    assert found.fits(build.arm(), build.profile())
-    assert not found.fits(build.arm(4), build.profile())
-    assert not found.fits(build.arm(), build.profile(output_tokens=12))
-    assert not older.fits(build.arm(), build.profile())
+    assert found.fits(build.arm(), build.profile(), settings=dict(given))
+    assert not found.fits(build.arm(4), build.profile(), settings=given)
+    assert not found.fits(build.arm(), build.profile(output_tokens=12), settings=given)
+    assert not found.fits(build.arm(), build.profile(), settings=other)
+    assert not found.fits(build.arm(), build.profile(), settings=NO_SETTINGS)
+    assert not older.fits(build.arm(), build.profile(), settings=given)
 
 
 def test_a_calibration_needs_a_window(build: type[Build]) -> None:
     """An entry of no window at all is refused."""
     with pytest.raises(ValidationError, match="windows"):
-        ArmCalibration.of(build.arm(), build.profile(), [])
+        ArmCalibration.of(build.arm(), build.profile(), [], settings=NO_SETTINGS)
 
 
 def test_an_empty_book(build: type[Build]) -> None:
@@ -206,7 +212,7 @@ def test_arms_and_loads_have_their_own_entries(build: type[Build]) -> None:
     assert books[0] == books[1]
     assert [entry.arm for entry in books[0].arms] == ["k4", "off", "off"]
     for arm, profile in calls:
-        assert books[0].of(arm, profile) == ArmCalibration.of(arm, profile, [window])
+        assert books[0].of(arm, profile) == ArmCalibration.of(arm, profile, [window], settings=NO_SETTINGS)
 
 
 def test_a_book_survives_storing(build: type[Build]) -> None:
@@ -229,7 +235,7 @@ def test_windows_of_another_definition_are_not_mixed_in(build: type[Build]) -> N
 
     assert len(found.arms) == 2
     assert older in found.arms
-    assert found.of(arm, profile) == ArmCalibration.of(arm, profile, [window])
+    assert found.of(arm, profile) == ArmCalibration.of(arm, profile, [window], settings=NO_SETTINGS)
 
 
 @pytest.mark.parametrize("change", [{"sd": 0.001}, {"df": 20.0}, {"boots": 9}], ids=str)
@@ -263,10 +269,14 @@ def test_noises_of_arms_under_a_load(build: type[Build]) -> None:
 
     found = book.noises([renamed, build.arm(4)], profile)
 
-    day, sd = "2026-11-29T12:00:00+00:00", found[1].sd
+    sd = found[1].sd
+    of_both: dict[str, Any] = {
+        "arm": "plain", "metric": THROUGHPUT, "builds": 1, "arm_sha256": arm_sha256(build.arm()),
+        "measured_at": "2026-11-29T12:00:00+00:00",
+    }  # fmt: skip
     assert found == (
-        ArmNoise(arm="plain", at=1, metric=THROUGHPUT, sd=found[0].sd, df=2.0, boots=4, measured_at=day),
-        ArmNoise(arm="plain", at=8, metric=THROUGHPUT, sd=sd, df=1.0, boots=2, measured_at=day),
+        ArmNoise(**of_both, at=1, sd=found[0].sd, df=2.0, boots=4),
+        ArmNoise(**of_both, at=8, sd=sd, df=1.0, boots=2),
     )
     assert (found[0].sd, sd) == pytest.approx((math.log(1.1), math.log(1.1)))
 

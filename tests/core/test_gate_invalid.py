@@ -300,4 +300,6 @@ def test_invalid_beside_open_names_the_invalid_one(build: type[Build]) -> None:
     stopped, invalid = judge(gate, _edited(build, at=8, error="HTTP 500"))
 
     _assert_invalid(invalid, "failed-requests")
-    assert stopped.summary.endswith("stopped at round 2 of 6: c8-output_throughput-not_worse is INVALID")
+    assert stopped.summary.endswith(
+        "stopped at round 2 of 6, equal 0.0 % until then: c8-output_throughput-not_worse is INVALID"
+    )

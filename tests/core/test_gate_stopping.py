@@ -129,7 +129,7 @@ def test_a_look_that_decided_nothing_is_stopped_between_looks(build: type[Build]
     [verdict] = judge(build.gate(pair, build.threshold()), record)
 
     assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, "stopped")
-    assert verdict.summary.endswith("stopped at round 2 of 6: the window ended")
+    assert verdict.summary.endswith("stopped at round 2 of 6, worse -4.3 % until then: the window ended")
 
 
 def test_a_round_after_the_last_look_must_be_sound(build: type[Build]) -> None:
@@ -186,7 +186,9 @@ def test_a_window_that_ended_leaves_open_thresholds_stopped(build: type[Build]) 
 
     claim = "output throughput at c=1 not worse by more than 5 %"
     assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, "stopped")
-    assert verdict.summary == f"INCONCLUSIVE: {claim}: stopped at round 2 of 6: the window ended"
+    assert (
+        verdict.summary == f"INCONCLUSIVE: {claim}: stopped at round 2 of 6, equal 0.0 % until then: the window ended"
+    )
 
 
 def test_an_open_threshold_names_who_stopped_it(build: type[Build]) -> None:
@@ -198,7 +200,7 @@ def test_an_open_threshold_names_who_stopped_it(build: type[Build]) -> None:
     stopped, failed = judge(gate, record)
 
     assert (failed.outcome, stopped.reason) == (Outcome.FAIL, "stopped")
-    assert stopped.summary.endswith("stopped at round 2 of 6: c1-ttft_p50-not_worse is FAIL")
+    assert stopped.summary.endswith("stopped at round 2 of 6, worse -50.0 % until then: c1-ttft_p50-not_worse is FAIL")
     assert not needs_more_rounds(judge(gate, record, final=False))
 
 

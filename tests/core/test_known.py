@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_specgate.core.arms import ArmPair
+from pytest_specgate.core.calibration import CalibrationWindow, NoiseBook
+from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.known import Known, calibrated_noise, known_noise
 from pytest_specgate.core.noise import UNKNOWN_NOISE, Noise, declared_noise, pair_noise
 from pytest_specgate.core.records import ArmNoise
@@ -24,7 +29,9 @@ WORDS = "calibrated: off by 6 boots of 2026-11-28, k4 by 8 boots of 2026-11-29"
 def _noise(arm: str, *, at: Level = 8, metric: str = METRIC, sd: float = 0.01) -> ArmNoise:
     boots, df, day = {"off": (6, 3.5, 28), "k4": (8, 4.9, 29)}.get(arm, (2, 1.0, 27))
     measured_at = f"2026-11-{day}T23:59:59+02:00"
-    return ArmNoise(arm=arm, at=at, metric=metric, sd=sd, df=df, boots=boots, measured_at=measured_at)
+    return ArmNoise(
+        arm=arm, at=at, metric=metric, sd=sd, df=df, boots=boots, builds=1, arm_sha256=arm, measured_at=measured_at
+    )
 
 
 def _both(metric: str = METRIC, at: Level = 8) -> tuple[ArmNoise, ArmNoise]:
@@ -39,7 +46,7 @@ def test_both_arms_calibrated(build: type[Build]) -> None:
     """Two calibrated arms are combined, and each is named with its boots and the day of its latest window."""
     found = calibrated_noise(METRIC, build.pair(), _both(), at=8)
 
-    assert found == Known(pair_noise(Noise(0.01, 3.5), Noise(0.02, 4.9)), WORDS, calibrated=True)
+    assert found == Known(pair_noise(Noise(0.01, 3.5), Noise(0.02, 4.9)), WORDS, calibrated=True, whole=True)
 
 
 @pytest.mark.parametrize(
@@ -164,3 +171,76 @@ def test_a_calibration_without_scatter_counts(build: type[Build]) -> None:
     found = known_noise(_threshold(floor=FLOOR), build.pair(), noises)
 
     assert found.noise == Noise(0.0, 8.4)
+
+
+def _installs(build: type[Build]) -> ArmPair:
+    """Return two installs of the engine under one arm."""
+    main = build.arm()
+    arms = (dataclasses.replace(main, name=name, python=f"/{name}/bin/python") for name in ("main", "pr"))
+    reference, candidate = arms
+    return ArmPair(reference=reference, candidate=candidate, varies="engine", profile=build.profile())
+
+
+def _calibrated(pair: ArmPair, *names: str) -> tuple[ArmNoise, ...]:
+    """Return what is known of a pair after one window of six boots of some of its arms, each with its own build."""
+    book = NoiseBook(host_class="h")
+    for arm in pair.arms:
+        if arm.name in names:
+            values = {"c8": {METRIC: (100.0, 101.0) * 3}}
+            window = CalibrationWindow(measured_at="2026-11-29", engine={"commit": arm.name}, values=values)
+            book = book.with_window(arm, pair.profile, window)
+    return book.noises(pair.arms, pair.profile)
+
+
+def test_two_installs_of_one_arm_count_once(build: type[Build]) -> None:
+    """Boots of both engines are pooled in one entry: their degrees of freedom are its own, and not twice as many."""
+    pair = _installs(build)
+
+    found = calibrated_noise(METRIC, pair, _calibrated(pair, "main", "pr"), at=8)
+
+    assert found.noise.df == pytest.approx(2 * 25 / 7)
+    assert found.noise.sigma == pytest.approx(math.log(1.01))
+    assert found.words == "calibrated: pr against main by 12 boots of both engines"
+    assert found.whole
+
+
+def test_one_install_of_two_is_half_a_calibration(build: type[Build]) -> None:
+    """What one engine showed stands for both, as with two arms of which one was calibrated, and is called that."""
+    pair = _installs(build)
+
+    found = calibrated_noise(METRIC, pair, _calibrated(pair, "main"), at=8)
+
+    assert found.noise.df == pytest.approx(min(25 / 7, 5))
+    assert found.words == "calibrated: pr against main by 6 boots of one of its engines"
+    assert not found.whole
+
+
+def test_one_install_makes_no_calibrated_margin(build: type[Build]) -> None:
+    """Six boots of one engine have fewer than five degrees of freedom, under whatever two names they are found."""
+    pair = _installs(build)
+    gate = build.gate(pair, Threshold(METRIC, 8, "not_worse", None, CALIBRATED))
+
+    gate.check_decidable(_calibrated(pair, "main", "pr"))
+    with pytest.raises(UsageError, match="needs 5 degrees of freedom, and the calibration has 3.6 of them"):
+        gate.check_decidable(_calibrated(pair, "main"))
+
+
+@pytest.mark.parametrize("arm", ["off", "k4"])
+def test_one_calibrated_arm_leaves_a_declared_floor(build: type[Build], arm: str) -> None:
+    """A floor was declared of both arms, so one quiet arm does not replace it, however long it was calibrated."""
+    long = _noise(arm, sd=0.0001).model_copy(update={"df": 20.0})
+
+    assert known_noise(_threshold(floor=FLOOR), build.pair(), [long]) == Known(
+        declared_noise(0.004), "floor 0.4 % (six windows of a test)"
+    )
+    assert known_noise(_threshold(), build.pair(), [long]).noise == Noise(0.0001, 5.0)
+
+
+@pytest.mark.parametrize(("df", "replaced"), [(1.49, False), (1.5, True)])
+def test_a_short_calibration_leaves_a_declared_floor(build: type[Build], df: float, *, replaced: bool) -> None:
+    """Fewer than three degrees of freedom allow no look at two rounds, which the declared floor does."""
+    noises = [_noise(arm).model_copy(update={"df": df}) for arm in ("off", "k4")]
+    threshold = _threshold(floor=FLOOR)
+
+    assert known_noise(threshold, build.pair(), noises).calibrated == replaced
+    build.gate(build.pair(rounds=2), threshold).check_decidable(noises)

@@ -85,11 +85,11 @@ def test_equivalence_allows_one_raw_change_to_both_sides(metric: str, fraction: 
 @pytest.mark.parametrize("fraction", [0.0, 0.004, 0.05, 0.5])
 def test_a_margin_as_a_fraction_again(metric: str, fraction: float) -> None:
     """A margin in the units of differences is shown as the loss of the metric, or as the points, that it stands for."""
-    relative, points = _threshold(metric, fraction=fraction), _share(fraction=fraction)
+    relative, points = _threshold(metric, fraction=fraction), _share(fraction=fraction + 0.01)
 
     shown = [one.raw_of(one.claim_on(UNKNOWN_NOISE).delta) for one in (relative, points)]
 
-    assert shown == pytest.approx([fraction, fraction])
+    assert shown == pytest.approx([fraction, fraction + 0.01])
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,6 @@ def test_an_absolute_allowance(metric: str, allowance: float, *, reference: floa
     assert claim.gain is None
 
 
-@pytest.mark.parametrize("allowance", [100.0, 150.0])
-def test_an_allowance_of_everything(allowance: float) -> None:
-    """An allowance as large as a throughput tolerates any loss, and is no error."""
-    claim = _threshold(allowance=allowance).claim_on(UNKNOWN_NOISE, reference=100.0)
-
-    assert claim.delta == pytest.approx(-math.log(1e-9), rel=1e-6)
-
-
 def test_an_allowance_is_for_losses() -> None:
     """The gain that is asked for, and the gain that an equivalence tolerates, are not changed by an allowance."""
     better = _threshold("ttft_p50", "better", allowance=0.05).claim_on(UNKNOWN_NOISE, reference=0.1)
@@ -161,8 +153,11 @@ def test_a_margin_that_is_the_calibrated_floor(points: bool, margin: float) -> N
     assert threshold.limit_on(CALIBRATION) == pytest.approx(-margin if points else margin)
 
 
-@pytest.mark.parametrize("noise", [UNKNOWN_NOISE, Noise(0.02, 4.99)])
-def test_a_calibrated_margin_needs_a_good_calibration(noise: Noise) -> None:
+@pytest.mark.parametrize(
+    ("noise", "there"),
+    [(UNKNOWN_NOISE, "there is no calibration"), (Noise(0.02, 3.571), "the calibration has 3.6 of them")],
+)
+def test_a_calibrated_margin_needs_a_good_calibration(noise: Noise, there: str) -> None:
     """A calibration of fewer than five degrees of freedom is no margin: the message says what to run."""
     threshold = _threshold(fraction=None, floor=CALIBRATED)
 
@@ -170,8 +165,8 @@ def test_a_calibrated_margin_needs_a_good_calibration(noise: Noise) -> None:
         threshold.claim_on(noise)
 
     assert str(caught.value) == (
-        "the margin of c8-output_throughput-not_worse is the calibrated floor, and there is no calibration with "
-        "5 degrees of freedom for it: run pytest --specgate-calibrate"
+        "the margin of c8-output_throughput-not_worse is the calibrated floor, which needs 5 degrees of freedom, "
+        f"and {there}: run pytest --specgate-calibrate (again: boots add up)"
     )
 
 

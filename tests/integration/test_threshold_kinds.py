@@ -183,19 +183,19 @@ def test_limits_show_their_boots(red: GateRun) -> None:
 _FACTORS = """\
     import pathlib
 
-    LOAD = load(requests={1: 3}, output_tokens=24)
+    LOAD = load(requests={1: 2}, output_tokens=16)
 
     def spec(name, **fake):
         folder = str(pathlib.Path.cwd() / "truth" / name)
-        return arm(name, k=4, truth_folder=folder, **{"step_s": 0.03, "acceptance": [0.8], **fake})
+        return arm(name, k=4, truth_folder=folder, **{"step_s": 0.06, "acceptance": [0.8], **fake})
 
-    BASE, SLOWER, HALVED = spec("base"), spec("slower", step_s=0.0318), spec("halved", acceptance=[0.4])
+    BASE, SLOWER, HALVED = spec("base"), spec("slower", step_s=0.0636), spec("halved", acceptance=[0.4])
     CLAIM = not_worse("tpot_pooled", at=1, margin="1%")
 
-    @gate(pair(BASE, SLOWER, profile=LOAD, rounds=4), CLAIM)
+    @gate(pair(BASE, SLOWER, profile=LOAD, rounds=3), CLAIM)
     def test_slower(): pass
 
-    @gate(pair(BASE, HALVED, profile=LOAD, rounds=4), CLAIM)
+    @gate(pair(BASE, HALVED, profile=LOAD, rounds=3), CLAIM)
     def test_halved(): pass
     """
 
@@ -217,50 +217,61 @@ def _factors(run: GateRun, test: str) -> tuple[FactorVerdict, FactorVerdict, flo
     return tokens, steps, verdict.residual
 
 
-def _true_tokens_per_step(run: GateRun, arm: str) -> float:
-    """Return what the servers of an arm know of the measured requests: the geometric mean over its boots."""
+def _truth(run: GateRun, arm: str) -> tuple[float, float]:
+    """Return tokens per step and steps per second of the measured requests, as the servers of an arm know them."""
     measured = {
         request.body_sha256 for boot in run.record.boots_of(arm) for point in boot.points for request in point.requests
     }
-    values = []
+    logs: list[float] = []
     for path in (run.folder / "truth" / arm).iterdir():
         truth = FakeTruth.model_validate_json(path.read_text(encoding="utf-8"))
         mine = [request for request in truth.requests if request.body_sha256 in measured]
-        values.append(sum(one.output_tokens - 1 for one in mine) / sum(one.decode_steps for one in mine))
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
+        steps = sum(one.decode_steps for one in mine)
+        seconds = math.fsum(one.event_times_s[-1] - one.event_times_s[0] for one in mine)
+        logs += [math.log(sum(one.output_tokens - 1 for one in mine) / steps), math.log(steps / seconds)]
+    tokens, speeds = logs[::2], logs[1::2]
+    return math.exp(math.fsum(tokens) / len(tokens)), math.exp(math.fsum(speeds) / len(speeds))
+
+
+@pytest.mark.parametrize("name", ["slower", "halved"])
+def test_factors_are_those_that_the_servers_know(factored: GateRun, name: str) -> None:
+    """Tokens per step exactly, and steps per second by the times at which the server wrote its events."""
+    tokens, steps, residual = _factors(factored, f"test_{name}")
+    reference, candidate = (_truth(factored, arm) for arm in ("base", name))
+
+    assert (tokens.reference, tokens.candidate) == pytest.approx((reference[0], candidate[0]), rel=1e-6)
+    assert (steps.reference, steps.candidate) == pytest.approx((reference[1], candidate[1]), rel=0.02)
+    assert residual == pytest.approx(0.0, abs=0.03)
 
 
 def test_steps_that_are_longer_are_told_as_that(factored: GateRun) -> None:
-    """Steps 6 % longer with the same acceptance: tokens per step unchanged, step time +6 %, next to nothing left."""
-    tokens, steps, residual = _factors(factored, "test_slower")
+    """Steps 6 % longer with the same acceptance: tokens per step as they were, a step time that is longer."""
+    tokens, steps, _ = _factors(factored, "test_slower")
     failure = factored.cases["test_slower[c1-tpot_pooled-not_worse]"].failure or ""
 
     assert not tokens.moved
     assert tokens.change == pytest.approx(0.0, abs=1e-9)
-    assert 1 / (1 + steps.change) - 1 == pytest.approx(0.06, abs=0.04)
-    assert residual == pytest.approx(0.0, abs=0.03)
+    # The machine is shared with other tests: a step of 60 ms may take some more.
+    assert 1 / (1 + steps.change) - 1 == pytest.approx(0.06, abs=0.05)
     assert "speed: tokens per step no change shown (" in failure
     assert ", step time " in failure
 
 
 def test_acceptance_that_fell_is_told_as_that(factored: GateRun) -> None:
-    """Half of the acceptance with the same steps: tokens per step moved as far as the servers know, step time stays."""
-    tokens, steps, residual = _factors(factored, "test_halved")
-    truth = [_true_tokens_per_step(factored, arm) for arm in ("base", "halved")]
+    """Half of the acceptance with the same steps: tokens per step moved, the step time stays."""
+    tokens, steps, _ = _factors(factored, "test_halved")
     case = factored.cases["test_halved[c1-tpot_pooled-not_worse]"]
 
-    assert (tokens.reference, tokens.candidate) == pytest.approx(truth, rel=1e-6)
     assert tokens.moved
-    assert tokens.change == pytest.approx(truth[1] / truth[0] - 1)
-    assert steps.change == pytest.approx(0.0, abs=0.04)
-    assert residual == pytest.approx(0.0, abs=0.03)
+    assert tokens.change < -0.3
+    assert steps.change == pytest.approx(0.0, abs=0.05)
     assert case.outcome == "FAIL"
     assert f"speed: tokens per step {100 * tokens.change:+.1f} % (" in (case.failure or "")
 
 
 def test_arms_that_are_no_neighbours_say_so(factored: GateRun) -> None:
     """Of three arms the outer two are a pair with another arm between them, in every round; the inner one is not."""
-    apart = "another arm ran between the two of this pair in rounds 1, 2, 3, 4, so a drift weighs more"
+    apart = "another arm ran between the two of this pair in rounds 1, 2, 3, so a drift weighs more"
     near, far = (factored.cases[f"test_{name}[c1-tpot_pooled-not_worse]"] for name in ("slower", "halved"))
 
     assert [boot.arm for boot in factored.record.boots[:6]] == [

@@ -233,7 +233,7 @@ def test_a_failure_says_what_broke_and_what_to_run(window: type[Window], k4_off:
         f"    outputs: 52 of 52 answers equal between k4 and off ({floor}); no accuracy check ran",
         "    server of off: serve folder --port 8001",
         "    server of k4: serve folder --port 8000",
-        "    record: results/record.json",
+        "    record: results/record.json (judge it again, anywhere: specgate judge results/record.json)",
         f"    measure again (a new sample, not a correction): {again}",
     ]
 
@@ -275,7 +275,7 @@ def test_an_invalid_gate_shows_reason_and_details_and_no_figures(window: type[Wi
         "    outputs were not compared: no point of both arms can be judged; no accuracy check ran",
         "    server of off: serve folder --port 8001",
         "    server of k4: serve folder --port 8000",
-        "    record: results/record.json",
+        "    record: results/record.json (judge it again, anywhere: specgate judge results/record.json)",
         "    run again: pytest 'test_gate.py::test_0[c1-output_throughput-not_worse]'",
     ]
 

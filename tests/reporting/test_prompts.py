@@ -65,11 +65,12 @@ def test_nothing_measured_has_no_repetitiveness(window: type[Window], k4_off: Ar
 
 
 def test_random_tokens_are_labelled_wherever_they_matter(window: type[Window], k4_off: ArmPair) -> None:
-    """The load line, the caption of the speculation table and a failure text all say what acceptance is worth."""
+    """Load line, note of a verdict, caption of the speculation table and failure text say what acceptance is worth."""
     one = _of(window, k4_off, prompts="random").gated(margin=0.5)
     labelled = [line for line in one.lines() if RANDOM_TOKENS in line]
 
-    assert len(labelled) == 2
-    assert labelled[1] == f"speculation, from counter deltas of each point, all rounds pooled; {RANDOM_TOKENS}"
+    assert len(labelled) == 3
+    assert labelled[1] == f"c1-output_throughput-not_worse: note: {RANDOM_TOKENS}"
+    assert labelled[2] == f"speculation, from counter deltas of each point, all rounds pooled; {RANDOM_TOKENS}"
     assert f"    note: {RANDOM_TOKENS}" in one.failure()
     assert not any(RANDOM_TOKENS in line for line in window.of(k4_off, speeds={}).lines())

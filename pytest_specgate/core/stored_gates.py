@@ -1,0 +1,110 @@
+"""Gates as a window record keeps them: what was claimed of what was measured, so that it can be judged again."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from pytest_specgate.core.arms import ArmPair
+from pytest_specgate.core.errors import RecordError, UsageError
+from pytest_specgate.core.gate import Gate
+from pytest_specgate.core.thresholds import (
+    AnyThreshold,
+    CurveThreshold,
+    LimitThreshold,
+    OutputsThreshold,
+    Threshold,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import JsonValue
+
+    from pytest_specgate.core.records import PairRecord, WindowRecord
+
+_TYPES: Final[dict[str, TypeAdapter[AnyThreshold]]] = {
+    "interval": TypeAdapter(Threshold),
+    "limit": TypeAdapter(LimitThreshold),
+    "curve": TypeAdapter(CurveThreshold),
+    "outputs": TypeAdapter(OutputsThreshold),
+}
+"""What tells stored thresholds apart; fields alone would take a broken one for another."""
+
+_NAMES: Final[dict[type[AnyThreshold], str]] = {
+    Threshold: "interval",
+    LimitThreshold: "limit",
+    CurveThreshold: "curve",
+    OutputsThreshold: "outputs",
+}
+
+
+def stored_gate(gate: Gate) -> dict[str, JsonValue]:
+    """Return a gate as JSON; its pair is named by its arms, which the record describes."""
+    thresholds: list[JsonValue] = [_stored(threshold) for threshold in gate.thresholds]
+    return {
+        "id": gate.id,
+        "reference": gate.pair.reference.name,
+        "candidate": gate.pair.candidate.name,
+        "thresholds": thresholds,
+    }
+
+
+def _stored(threshold: AnyThreshold) -> JsonValue:
+    name = _NAMES[type(threshold)]
+    return {"type": name, "fields": _TYPES[name].dump_python(threshold, mode="json")}
+
+
+def gates_of(record: WindowRecord) -> tuple[Gate, ...]:
+    """Return the gates that a record was judged by, on its own pairs.
+
+    Raises:
+        RecordError: a gate is not of this version, or names a pair that the record has not.
+    """
+    return tuple(_gate(stored, record) for stored in record.gates)
+
+
+def pairs_of(record: WindowRecord) -> tuple[ArmPair, ...]:
+    """Return the pairs of a record, as they were declared."""
+    return tuple(_pair(pair, record) for pair in record.pairs)
+
+
+def _gate(stored: Mapping[str, JsonValue], record: WindowRecord) -> Gate:
+    names = (stored.get("reference"), stored.get("candidate"))
+    pair = next((one for one in record.pairs if (one.reference, one.candidate) == names), None)
+    if pair is None:
+        raise RecordError(f"gate {stored.get('id')} is on {names[1]} against {names[0]}, which the record has not")
+    listed = stored.get("thresholds")
+    thresholds: Sequence[JsonValue] = listed if isinstance(listed, list) else []
+    try:
+        return Gate(str(stored.get("id")), _pair(pair, record), tuple(map(_threshold, thresholds)))
+    except (ValidationError, UsageError) as error:
+        raise RecordError(f"gate {stored.get('id')} of the record cannot be read: {error}") from error
+
+
+def _threshold(stored: JsonValue) -> AnyThreshold:
+    """Read a threshold.
+
+    Raises:
+        UsageError: it is of no known type.
+        ValidationError: a field is wrong.
+    """
+    found = stored if isinstance(stored, dict) else {}
+    adapter = _TYPES.get(str(found.get("type")))
+    if adapter is None:
+        raise UsageError(f"a threshold is of type {found.get('type')!r}")
+    return adapter.validate_json(json.dumps(found.get("fields")))
+
+
+def _pair(pair: PairRecord, record: WindowRecord) -> ArmPair:
+    arms = {arm.name: arm for arm in record.arms}
+    return ArmPair(
+        reference=arms[pair.reference],
+        candidate=arms[pair.candidate],
+        varies=pair.varies,
+        profile=record.profile,
+        rounds=pair.rounds,
+        allow_engine_differences=pair.allow_engine_differences,
+    )
