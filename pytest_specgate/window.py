@@ -143,7 +143,7 @@ def calibrate(plan: CalibrationPlan, ports: Ports) -> WindowRecord:
                 break
             began_s = ports.host.clock_s()
             if plan.until_s is not None and began_s + longest_s > plan.until_s:
-                run.keep(stopped=f"the time budget was used up after {len(run.record.boots)} boots")
+                run.keep(stopped=f"the time budget was used up after so many boots: {len(run.record.boots)}")
                 break
             ports.progress.say(f"boot {number} of {plan.boots} of {arm.name}: {ports.engine.intent(arm)}")
             run.boot(_Place(arm, number, position), pairs=())

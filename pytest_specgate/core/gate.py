@@ -22,7 +22,7 @@ from pytest_specgate.core.thresholds import (
     OutputsThreshold,
     Threshold,
 )
-from pytest_specgate.core.units import rounded_up
+from pytest_specgate.core.units import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -160,7 +160,7 @@ class Gate:
         for threshold in self.intervals:
             if not self.plan(threshold, noises).looks:
                 known = known_noise(threshold, self.pair, noises).noise.df
-                few = f" with more boots, {known:.2g} degrees of freedom are too few" if known else ""
+                few = f" with more boots, {rounded_down(known)} degrees of freedom are too few" if known else ""
                 ways = f"raise rounds to 3 or more, calibrate{few} (pytest --specgate-calibrate), or declare a floor"
                 if attached:
                     ways = (

@@ -22,7 +22,7 @@ from pytest_specgate.core.noise import (
     linear_scale,
 )
 from pytest_specgate.core.plan import Claim
-from pytest_specgate.core.units import amount_text
+from pytest_specgate.core.units import amount_text, rounded_down
 
 if TYPE_CHECKING:
     from typing import Self
@@ -162,7 +162,7 @@ class Threshold:
         if self.fraction is not None:
             return self.fraction
         if noise.df < CALIBRATED_MARGIN_DF:
-            there = f"the calibration has {noise.df:.2g} of them" if noise.df else "there is no calibration"
+            there = f"the calibration has {rounded_down(noise.df)}" if noise.df else "there is no calibration"
             raise UsageError(
                 f"the margin of {self.id} is the calibrated floor, which needs {CALIBRATED_MARGIN_DF:g} degrees of "
                 f"freedom, and {there}: run pytest --specgate-calibrate (again: boots add up)"

@@ -54,6 +54,11 @@ def rounded_up(value: float, *, digits: int = 2) -> str:
     return _plain(math.ceil(value / step - 1e-9) * step, digits)
 
 
+def rounded_down(value: float) -> str:
+    """Return a number that was not quite reached, to two decimals, never rounded up to the one that was asked for."""
+    return f"{math.floor(100 * value) / 100:g}"
+
+
 def points_of(text: object) -> float | None:
     """Read points of a share, ``"2pp"`` or ``"2 points"``, as a fraction (0.02); `None` for anything else."""
     match = _POINTS.fullmatch(text) if isinstance(text, str) else None

@@ -89,12 +89,13 @@ class _Case:
     def ends(self) -> tuple[float | None, float | None]:
         """Return both ends of the interval that decided, as raw changes.
 
-        Of a loss these are the bounds of PASS and of FAIL; an equivalence is decided by both ends of one level.
+        Of a loss these are the bounds of PASS and of FAIL; an equivalence is decided by both ends of one level: that of
+        PASS, or the wider one of FAIL, which contains an end of the width where neither is shown.
         """
         look = self.look
         low, high = (look.lower, look.upper)
         if self.claim.gain is not None:
-            low, high = (look.fail_lower, look.upper) if look.decision == "FAIL" else (look.lower, look.pass_upper)
+            low, high = (look.lower, look.pass_upper) if look.decision == "PASS" else (look.fail_lower, look.upper)
         if low is None or high is None:
             return None, None
         ends = [self.raw(bound) for bound in (low, high)]

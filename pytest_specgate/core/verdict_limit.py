@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_specgate.core import validity
 from pytest_specgate.core.flags import of_load
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import measure
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
 
 def judge_limit(gate: Gate, threshold: LimitThreshold, record: WindowRecord) -> Verdict:
     """Judge a limit: any boot beyond it fails, and no round is asked for beyond those that the gate runs anyway."""
-    found: list[Measured] = []
     for both in record.rounds_of(gate.pair):
         problem = problem_at(gate.pair, both, record, at=threshold.at)
         if problem is not None:
             return invalid(gate, threshold, problem)
-        point = both[1].point(threshold.at)
-        assert point is not None, "problem_at() refuses boots without the point"
+    found: list[Measured] = []
+    # A boot whose partner never came is one of the candidate, too.
+    for boot in record.boots_for(gate.pair)[1]:
+        point = boot.point(threshold.at)
+        assert point is not None, "boot_problem() refuses boots without the point"
+        if (problem := validity.point_problem(gate.pair.candidate, point, record.profile)) is not None:
+            return invalid(gate, threshold, problem)
         found.append(measure(threshold.metric, point, record.profile))
     missing = next((one.missing for one in found if one.value is None), None)
     if missing is not None:

@@ -237,3 +237,12 @@ def test_no_results_are_no_records(tmp_path: Path) -> None:
 
     assert list(latest_records(tmp_path / "never", PROFILE)) == []
     assert list(latest_records(tmp_path, PROFILE)) == []
+
+
+@pytest.mark.parametrize("text", ["[1,  2]", "serve [ 3 ]", "[\n1,\n2\n]"])
+def test_texts_that_look_like_lists_are_left_alone(text: str) -> None:
+    """Only lists of numbers are put on one line, not what stands in a text."""
+    window = _window(1.0, 2.0).model_copy(update={"engine": {"command": text}})
+    book = NoiseBook(host_class=HOST).with_window(OFF, PROFILE, window)
+
+    assert NoiseBook.model_validate_json(stable_text(book)) == book

@@ -154,7 +154,8 @@ def test_a_calibration_of_an_arm(build: type[Build]) -> None:
 
 def test_what_a_calibration_fits(build: type[Build]) -> None:
     """It fits its arm under its load with its formulas, started alike: another of them has none."""
-    given, other = {"args": ["--max-num-seqs=1"]}, {"args": ["--max-num-seqs=2"]}
+    given: dict[str, Any] = {"args": ["--max-num-seqs=1"]}
+    other: dict[str, Any] = {"args": ["--max-num-seqs=2"]}
     found = ArmCalibration.of(build.arm(), build.profile(), [_simple(100.0, 102.0)], settings=given)
     older = found.model_copy(update={"metric_definition_version": DEFINITION_VERSION - 1})
 

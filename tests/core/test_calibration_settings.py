@@ -75,7 +75,8 @@ def test_more_than_the_last_digits_is_an_edit(build: type[Build], factor: float)
     if math.isinf(factor):
         rows = {"c1": {METRIC: figure, "ttft_p50": figure}}
 
-    for noise in (rows, {"c1": {}}, {}, {"c2": entry.noise["c1"]}):
+    wrong: list[dict[str, Any]] = [rows, {"c1": {}}, {}, {"c2": entry.noise["c1"]}]
+    for noise in wrong:
         forged = entry.model_copy(update={"noise": noise})
         with pytest.raises(RecordError, match="the noise of arm off does not follow from its windows"):
             book.model_copy(update={"arms": (forged,)}).verify()

@@ -68,3 +68,17 @@ def test_boots_under_two_loads(build: type[Build]) -> None:
 
     text = f"no calibration of off: request profile: {count - 1} of {count} fields identical"
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(("count", "stopped"), [(0, "the budget was used up"), (1, "")])
+def test_an_arm_that_was_not_booted_twice_says_so(build: type[Build], *, count: int, stopped: str) -> None:
+    """A window that a budget cut short names the number of boots, and the budget, instead of an empty comparison."""
+    record = _measured(build, 1.0, 1.0)
+    boots = tuple(boot for boot in record.boots if boot.arm != "off" or boot.round <= count)
+
+    with pytest.raises(InvalidError) as caught:
+        window_of(build.arm(), record.model_copy(update={"boots": boots, "stopped": stopped}))
+
+    assert str(caught.value) == (
+        f"no calibration of off: two boots are needed, and there are {count}{f': {stopped}' if stopped else ''}"
+    )

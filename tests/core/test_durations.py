@@ -8,6 +8,7 @@ import pytest
 
 from pytest_specgate.core.durations import boot_seconds
 from pytest_specgate.core.records import Failure
+from pytest_specgate.core.redaction import redacted_arm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,3 +99,12 @@ def test_times_of_day_in_other_zones(build: type[Build]) -> None:
     )
 
     assert boot_seconds([build.arm()], record) == pytest.approx({"off": (60.0 + 90.5) / 2})
+
+
+def test_an_arm_with_a_secret_is_known_again(build: type[Build]) -> None:
+    """The record holds the arm without its secret, and it is the same arm."""
+    arm = build.arm().vary("off", env={"HF_TOKEN": "hf_abcdefghijklmnop1234"})
+    record = _timed(build, ALL)
+    arms = tuple(redacted_arm(arm) if one.name == "off" else one for one in record.arms)
+
+    assert boot_seconds([arm], record.model_copy(update={"arms": arms})) == pytest.approx({"off": 75.25})

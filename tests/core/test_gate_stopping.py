@@ -14,7 +14,7 @@ from pytest_specgate.core.verdict_parts import OPEN
 
 if TYPE_CHECKING:
     from pytest_specgate.core.records import PointRecord, WindowRecord
-    from tests.core.conftest import Build
+    from tests.core.conftest import Build, Speed
 
 STEADY = (1.0, 1.001, 1.0, 0.999, 1.0, 1.0)
 DIED = Failure(reason="server-died", message="it died")
@@ -248,3 +248,17 @@ def test_rounds_are_paired_whatever_the_order_of_the_boots(build: type[Build]) -
     [verdict] = judge(build.gate(pair, build.threshold()), shuffled)
 
     assert verdict.ratios == (0.0, 0.0)
+
+
+def test_a_futile_threshold_is_judged_again_beside_an_open_one(build: type[Build]) -> None:
+    """One that could hardly be decided any more ends no gate that another keeps going: the next look has both."""
+    pair = build.pair(rounds=8)
+    gate = build.gate(pair, build.threshold(margin=0.03), build.threshold("ttft_p50", 8, floor=None))
+    speeds: list[Speed] = [{1: 0.97, 8: 0.955 if number % 2 else 1.006} for number in range(6)]
+
+    running = judge(gate, build.window(pair, [1.0] * 4, speeds[:4]), final=False)
+    last = judge(gate, build.window(pair, [1.0] * 6, speeds))
+
+    assert [verdict.reason for verdict in running] == ["futile", OPEN]
+    assert needs_more_rounds(running)
+    assert [verdict.rounds for verdict in last] == [6, 6]

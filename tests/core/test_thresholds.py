@@ -155,7 +155,7 @@ def test_a_margin_that_is_the_calibrated_floor(points: bool, margin: float) -> N
 
 @pytest.mark.parametrize(
     ("noise", "there"),
-    [(UNKNOWN_NOISE, "there is no calibration"), (Noise(0.02, 3.571), "the calibration has 3.6 of them")],
+    [(UNKNOWN_NOISE, "there is no calibration"), (Noise(0.02, 3.571), "the calibration has 3.57")],
 )
 def test_a_calibrated_margin_needs_a_good_calibration(noise: Noise, there: str) -> None:
     """A calibration of fewer than five degrees of freedom is no margin: the message says what to run."""

@@ -283,3 +283,13 @@ def test_the_order_of_boots_is_known_to_every_level(build: type[Build]) -> None:
     )
 
     assert (drifting.outcome, drifting.rounds) == (Outcome.PASS, 4)
+
+
+@pytest.mark.parametrize(
+    ("floor", "words"), [(FLOOR, "floor 1 % (A/A windows of a test)"), (None, "own (no calibration)")]
+)
+def test_a_curve_names_where_its_noise_comes_from(build: type[Build], floor: NoiseFloor | None, words: str) -> None:
+    """A declared floor is quoted with its source by every verdict that rests on it."""
+    verdict = _curve(build, [{1: 2.0, 8: 0.5}] * 4, threshold=CurveThreshold(1, floor=floor))
+
+    assert words in verdict.noise

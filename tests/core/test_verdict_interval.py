@@ -325,3 +325,24 @@ def test_case_91_a_collapse_is_no_improvement_under_strict(build: type[Build], s
     if not believed:
         assert (strict.outcome, strict.change) == (Outcome.INVALID, None)
         assert "better -97.0 %" in strict.summary
+
+
+@pytest.mark.parametrize(("allowance", "limit", "words"), [
+    (0.0, 0.05, "margin +5 %: the whole interval"), (0.02, 0.2, "margin +20 %: the loss is bounded"),
+    (0.001, 0.05, "margin +5 %: the whole interval"),
+])  # fmt: skip
+def test_the_margin_that_is_shown_is_the_one_that_was_judged(
+    build: type[Build], allowance: float, *, limit: float, words: str
+) -> None:
+    """An allowance of 20 ms of 100 ms is a margin of 20 %, in the sentence and as the limit; a smaller one is none."""
+    verdict = _judged(build, Threshold("ttft_p50", 1, "not_worse", 0.05, FLOOR, allowance), [0.9] * 2)
+
+    assert verdict.limit == pytest.approx(limit)
+    assert words in verdict.summary
+
+
+def test_two_rounds_have_no_break_even_floor(build: type[Build]) -> None:
+    """Rounds that scatter would contradict a floor that is large enough for their mean, so none is promised."""
+    verdict = _judged(build, _threshold("not_worse", 0.01, floor=None), [0.8, 1.001], rounds=2)
+
+    assert (verdict.reason, verdict.break_even_floor) == ("noise-unknown", None)

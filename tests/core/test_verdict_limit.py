@@ -252,3 +252,15 @@ def test_an_attached_server_is_told(build: type[Build]) -> None:
     [verdict] = judge(build.gate(pair, FAST_ENOUGH), record)
 
     assert verdict.flags == ("k4 was attached, so this is not proved: its arguments",)
+
+
+def test_a_boot_without_its_partner_counts_for_a_limit(build: type[Build]) -> None:
+    """A limit is about every boot of the candidate, also one whose reference never came: what it breaks is broken."""
+    pair = build.pair()
+    record = build.window(pair, [1.0, 1.0], [1.0, 0.1])
+    alone = tuple(boot for boot in record.boots if (boot.arm, boot.round) != ("off", 2))
+    gate = build.gate(pair, LimitThreshold("ttft_p50", 8, "at_most", 0.5))
+
+    [verdict] = judge(gate, record.model_copy(update={"boots": alone}))
+
+    assert (verdict.outcome, verdict.rounds) == (Outcome.FAIL, 2)

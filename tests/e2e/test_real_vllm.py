@@ -203,8 +203,8 @@ def test_server_and_client_count_the_same(run: Run) -> None:
             assert validity.point_problem(arms[boot.arm], point, run.record.profile) is None
             assert point.counters.total(counters.GENERATION_TOKENS) == ours
             assert {request.prompt_tokens for request in point.requests} == {96}
-            # Each decode step of a sequence is one chunk: the identity that tokens per step rests on. An API server that
-            # is late, on a busy machine, puts what it has of two steps into one.
+            # Each decode step of a sequence is one chunk: the identity that tokens per step rests on. An API server
+            # that is late, on a busy machine, puts what it has of two steps into one.
             chunks, steps = sum(request.token_events for request in point.requests), point.counters.decode_steps()
             assert 0.9 * (steps + len(point.requests)) <= chunks <= steps + len(point.requests)
             measured = measure("tokens_per_step", point, run.record.profile).value

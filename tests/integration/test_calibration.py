@@ -100,7 +100,7 @@ def test_a_second_calibration_adds_to_the_first(new_gate_folder: Callable[[], Ga
     entry = json.loads(noise_file(folder).read_text())["arms"][0]
 
     assert first.exit_code == 2
-    assert "is the calibrated floor, and there is no calibration with 5 degrees of freedom" in first.output
+    assert "is the calibrated floor, which needs 5 degrees of freedom, and there is no calibration" in first.output
     assert [run.exit_code for run in runs] == [0, 0]
     assert len(entry["windows"]) == 2
     assert entry["noise"]["c1"]["tpot_p50"]["boots"] == 6
@@ -189,7 +189,7 @@ def test_a_margin_that_is_too_fine_is_said_before_the_first_boot(gate_folder: Ga
 
     assert loose.exit_code == 0
     assert (
-        "is finer than 6 rounds can decide here in four of five healthy runs: the smallest usable one is"
+        "is finer than can be decided here with rounds=6 in four of five healthy runs: the smallest usable one is"
         in loose.output
     )
     assert strict.exit_code == 4

@@ -127,8 +127,8 @@ def test_prompts_of_a_file_keep_their_lengths(loads: GateRun) -> None:
 
 
 def test_random_tokens_are_labelled(loads: GateRun) -> None:
-    """The window of random tokens says twice what its acceptance is worth, the others never."""
-    assert loads.summary.count(RANDOM_TOKENS) == 2
+    """The window of random tokens says thrice what its acceptance is worth: load, verdicts, table; the others never."""
+    assert loads.summary.count(RANDOM_TOKENS) == 3
 
 
 def test_equal_answers_pass_a_claim_on_them(answers: GateRun) -> None:

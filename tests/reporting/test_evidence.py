@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_specgate.core.arms import MAXIMUM_ROUNDS
+from pytest_specgate.core.arms import MAXIMUM_ROUNDS, ArmPair
 from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.judge import judge
 from pytest_specgate.core.thresholds import CurveThreshold, LimitThreshold, NoiseFloor, OutputsThreshold, Threshold
@@ -19,9 +19,9 @@ from pytest_specgate.reporting.evidence import (
     needs_lines,
     prospect_lines,
 )
+from pytest_specgate.reporting.properties import properties
 
 if TYPE_CHECKING:
-    from pytest_specgate.core.arms import ArmPair
     from pytest_specgate.core.thresholds import AnyThreshold
     from tests.reporting.conftest import Window
 
@@ -92,7 +92,7 @@ def test_an_interval_names_claim_noise_and_who_shares_it(window: type[Window], k
 
 def test_points_are_told_as_points(window: type[Window], k7_k4: ArmPair) -> None:
     """Shares have plain means, and their changes are points, not per cent of a share."""
-    pair = k7_k4.__class__(
+    pair = ArmPair(
         reference=k7_k4.reference, candidate=k7_k4.candidate, varies=k7_k4.varies, profile=k7_k4.profile, rounds=4
     )
     lines = _lines(
@@ -293,3 +293,34 @@ def test_what_more_rounds_could_decide(outcome: Outcome, reason: str, *, undecid
 def test_numbers_with_their_noun(count: int, words: str) -> None:
     """One has no plural."""
     assert counted(count, "round") == words
+
+
+def test_the_noise_of_points_is_in_points(window: type[Window], k7_k4: ArmPair) -> None:
+    """The standard deviation of a share in points, and its floor, are points and not per cent."""
+    pair = ArmPair(
+        reference=k7_k4.reference, candidate=k7_k4.candidate, varies=k7_k4.varies, profile=k7_k4.profile, rounds=4
+    )
+    threshold = Threshold("acceptance_rate", 1, "not_worse", 0.05, points=True)
+    [line] = [line for line in _lines(window.of(pair, speeds={}, rounds=4), threshold) if line.startswith("noise: ")]
+
+    assert line.startswith("noise: sd of a round 0.62 points (floor 1.2 points), df 3: ")
+
+
+@pytest.mark.parametrize(
+    ("limit", "name"),
+    [
+        (LimitThreshold("ttft_p50", 1, "at_most", 0.2), "specgate_limit_s"),
+        (LimitThreshold("output_throughput", 1, "at_least", 90.0), "specgate_limit_tokens_per_s"),
+        (LimitThreshold("preemptions", 1, "at_most", 0.0), "specgate_limit"),
+    ],
+)
+def test_junit_names_the_unit_of_a_limit(
+    window: type[Window], k4_off: ArmPair, limit: LimitThreshold, *, name: str
+) -> None:
+    """A limit is a value of the metric, and its property says in which unit."""
+    gate = Gate(id="test_gate.py::test_0", pair=k4_off, thresholds=(limit,))
+    [verdict] = judge(gate, window.of(k4_off, speeds={}).record)
+    found = dict(properties(verdict))
+
+    assert found[name] == limit.value
+    assert [key for key in found if key.startswith("specgate_limit")] == [name]

@@ -309,3 +309,17 @@ def test_without_warm_up(k4_off: ArmPair) -> None:
     pair = ArmPair(reference=k4_off.reference, candidate=k4_off.candidate, varies=k4_off.varies, profile=load, rounds=2)
 
     assert "requests: 10 a boot (0 to warm up, 10 at c=1)" in _lines(_planned([pair], {pair.title: [_not_worse()]}))
+
+
+@pytest.mark.parametrize(
+    ("claim", "boots"),
+    [
+        (LimitThreshold("ttft_p50", 1, "at_most", 1.0), "2 to 2 (2 arms, 1 to 1 round)"),
+        (OutputsThreshold(1, 0.99), "4 to 4 (2 arms, 2 to 2 rounds)"),
+    ],
+)
+def test_claims_without_an_interval_ask_for_few_rounds(k4_off: ArmPair, claim: AnyThreshold, boots: str) -> None:
+    """A limit is judged by one round, answers by two, and no more are planned for them."""
+    pair = _with_rounds(k4_off, 6)
+
+    assert f"boots: {boots}" in _lines(_planned([pair], {pair.title: [claim]}))

@@ -10,6 +10,7 @@ from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.judge import judge
 from pytest_specgate.core.thresholds import LimitThreshold
 from pytest_specgate.core.verdict import Outcome
+from pytest_specgate.window import CalibrationPlan, WindowPlan, calibrate, measure
 
 if TYPE_CHECKING:
     from pytest_specgate.core.arms import ArmPair
@@ -116,3 +117,53 @@ def test_decided_pairs_leave_their_time_to_others(world: World, declare: type[De
     # Two rounds of three arms; then rounds of two, each held against the longest of 180 s.
     assert world.starts()[6:] == ["k4", "k7", "k7", "k4"]
     assert record.stopped == "the time budget was used up after 4 of 6 rounds"
+
+
+def test_a_budget_that_leaves_no_round_leaves_everything_undecided(world: World, declare: type[Declare]) -> None:
+    """Nothing was measured, so nothing is invalid: the claim is INCONCLUSIVE, and names the budget."""
+    pair = declare.pair(None, 4, rounds=6)
+    gate = declare.gate(pair)
+    record = world.measure(pair, gates=[gate], until_s=-1.0)
+
+    [verdict] = judge(gate, record)
+    assert world.starts() == []
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, "stopped")
+    assert verdict.summary.endswith("the time budget was used up after 0 of 6 rounds")
+
+
+@pytest.mark.parametrize(("round_s", "boots"), [(0.0, 2), (100.0, 2), (100.1, 0)])
+def test_a_first_round_that_would_not_end_is_not_begun(
+    world: World, declare: type[Declare], round_s: float, *, boots: int
+) -> None:
+    """Where an earlier window tells what a round takes, the first one is held against the budget, too."""
+    pair = declare.pair(None, 4, rounds=6)
+    gate = _open(declare, pair)
+    record = measure(WindowPlan((pair,), (gate,), until_s=100.0, round_s=round_s), world.ports())
+
+    assert len(world.starts()) == boots
+    assert record.stopped == f"the time budget was used up after {boots // 2} of 6 rounds"
+    assert record.finished
+
+
+def test_what_a_budget_left_unmeasured_is_undecided(world: World, declare: type[Declare]) -> None:
+    """A window that was never begun has nothing invalid: its claims are open, and say why."""
+    pair = declare.pair(None, 4, rounds=6)
+    gate = _open(declare, pair)
+    record = measure(WindowPlan((pair,), (gate,), until_s=1.0, round_s=60.0), world.ports())
+
+    [verdict] = judge(gate, record)
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, "stopped")
+    assert verdict.summary.endswith(": nothing was measured: the time budget was used up after 0 of 6 rounds")
+
+
+@pytest.mark.parametrize(("until_s", "boots"), [(59.0, 1), (120.0, 2), (239.0, 3), (None, 6)])
+def test_a_calibration_keeps_a_budget(
+    world: World, declare: type[Declare], until_s: float | None, *, boots: int
+) -> None:
+    """No boot is begun that would not end in time, of any arm; the first one of a session always is."""
+    arms = (declare.arm(), declare.arm(4))
+    record = calibrate(CalibrationPlan(arms, declare.profile(), 3, until_s=until_s), world.ports())
+
+    assert len(world.starts()) == boots
+    assert record.stopped == ("" if boots == 6 else f"the time budget was used up after so many boots: {boots}")
+    assert record.finished

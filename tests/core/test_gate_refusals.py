@@ -1,0 +1,151 @@
+"""What gates refuse, word by word, and what they let stand beside each other."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_specgate import api
+from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.records import ArmNoise
+from pytest_specgate.core.thresholds import CALIBRATED, Threshold
+
+if TYPE_CHECKING:
+    from pytest_specgate.core.gate import Gate
+    from tests.core.conftest import Build
+
+FLOOR = api.noise_floor("1%", source="A/A windows of a test")
+DAY = "2026-11-02T09:00:00+00:00"
+
+
+def _noise(arm: str) -> ArmNoise:
+    return ArmNoise(
+        arm=arm, at=1, metric="ttft_p50", sd=0.02, df=10.0, boots=6, builds=1, arm_sha256=arm, measured_at=DAY
+    )
+
+
+def _message(gate: Gate) -> str:
+    with pytest.raises(UsageError) as refused:
+        gate.check()
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(("last", "refused"), [("4/s", False), ("10/s", True)])
+def test_levels_of_a_curve_rise_by_their_rate(build: type[Build], last: str, *, refused: bool) -> None:
+    """Ten requests a second lie beyond four, in whichever order the profile lists them and whatever their texts say."""
+    pair = build.pair(requests={"10/s": 10, "4/s": 10, "2/s": 10})
+    gate = build.gate(pair, api.faster_only_up_to(last))
+
+    if refused:
+        assert "claims something of the levels beyond 10/s" in _message(gate)
+    else:
+        gate.check()
+
+
+def test_a_curve_may_end_before_the_last_of_three_levels(build: type[Build]) -> None:
+    """A curve needs one level beyond the one that it names, which need not be the second."""
+    gate = build.gate(build.pair(requests={1: 10, 8: 16, 32: 32}), api.faster_only_up_to(8))
+
+    gate.check()
+
+    assert gate.family == 1
+
+
+def test_goodput_says_how_its_limits_are_written(build: type[Build]) -> None:
+    """The refusal of goodput without limits shows an example of them."""
+    gate = build.gate(build.pair(), api.not_worse("goodput", at=1, margin="5%", noise=FLOOR))
+
+    assert _message(gate) == ("goodput needs limits: give the profile goodput_limits={'ttft': '500ms', 'tpot': '50ms'}")
+
+
+def test_a_loss_may_be_tolerated_beside_an_equivalence(build: type[Build]) -> None:
+    """Only a gain contradicts an equivalence: a margin wider than the width of the equivalence is no contradiction."""
+    gate = build.gate(
+        build.pair(),
+        api.not_worse("ttft_p50", at=1, margin="10%", noise=FLOOR),
+        api.equivalent("ttft_p50", at=1, within="5%", noise=FLOOR),
+    )
+
+    gate.check()
+
+    assert gate.family == 2
+
+
+def test_a_gain_of_the_calibrated_floor_excludes_nothing_yet(build: type[Build]) -> None:
+    """A gain of which no size is known beforehand is not held against the width of an equivalence."""
+    gate = build.gate(
+        build.pair(),
+        Threshold("ttft_p50", 1, "better", None, CALIBRATED),
+        api.equivalent("ttft_p50", at=1, within="5%", noise=FLOOR),
+    )
+
+    gate.check()
+
+    assert gate.family == 2
+
+
+@pytest.mark.parametrize(("attached", "who"), [(("k4",), "k4"), (("off", "k4"), "off and k4")])
+def test_attached_arms_that_cannot_be_decided_are_named(
+    build: type[Build], attached: tuple[str, ...], who: str
+) -> None:
+    """An attached server gives one round, so a declared floor is the only remedy that is offered."""
+    gate = build.gate(build.pair(rounds=1), api.not_worse("ttft_p50", at=1, margin="5%"))
+
+    with pytest.raises(UsageError) as refused:
+        gate.check_decidable(attached=attached)
+
+    assert str(refused.value) == (
+        f"threshold c1-ttft_p50-not_worse can never be decided with rounds=1: {who} is attached and not booted anew, "
+        f"which is one round: declare a floor (noise=noise_floor('2%', source='...'))"
+    )
+
+
+def test_a_time_cannot_fall_by_more_than_all_of_it(build: type[Build]) -> None:
+    """The gain that a time cannot have is told in percent."""
+    gate = build.gate(build.pair(), api.better("ttft_p50", at=1, by="150%", noise=FLOOR))
+
+    assert _message(gate) == "ttft_p50 cannot fall by 150 %"
+
+
+def test_a_gain_before_a_fine_margin_hides_nothing(build: type[Build]) -> None:
+    """Every margin of a gate is looked at, also after a claim that has none."""
+    gate = build.gate(
+        build.pair(),
+        api.better("ttft_p50", at=1, by="5%", noise=FLOOR),
+        api.not_worse("ttft_p50", at=1, margin="0.1%", noise=FLOOR),
+    )
+
+    assert [told.split(",")[0] for told in gate.too_fine()] == ["the margin of c1-ttft_p50-not_worse"]
+
+
+def test_a_margin_that_is_not_calibrated_yet_is_not_too_fine(build: type[Build]) -> None:
+    """A margin that is the calibrated floor has no size before a calibration, and is usable after it."""
+    gate = build.gate(build.pair(), api.not_worse("ttft_p50", at=1, margin=api.noise_floor()))
+
+    assert list(gate.too_fine()) == []
+    assert list(gate.too_fine([_noise("off"), _noise("k4")])) == []
+
+
+def test_the_smallest_usable_margin_grows_with_the_family(build: type[Build]) -> None:
+    """Of two thresholds each has to be decided more often for both to be, so each needs a wider margin."""
+    fine = api.not_worse("ttft_p50", at=1, margin="0.1%", noise=FLOOR)
+    alone, paired = (
+        build.gate(build.pair(), fine, *others)
+        for others in ((), (api.not_worse("tpot_p50", at=1, margin="5%", noise=FLOOR),))
+    )
+
+    usable = [float(re.findall(r"is ([0-9.]+) %$", told)[0]) for gate in (alone, paired) for told in gate.too_fine()]
+    assert len(usable) == 2
+    assert usable[0] < usable[1]
+
+
+def test_a_margin_in_points_is_too_fine_in_points(build: type[Build]) -> None:
+    """The smallest usable margin of a share is told in the unit of the margin."""
+    floor = api.noise_floor("1pp", source="A/A windows of a test")
+    pair = build.pair(reference=4, candidate=7)
+    gate = build.gate(pair, api.not_worse("acceptance_rate", at=1, margin="0.1pp", noise=floor))
+
+    [told] = gate.too_fine()
+    assert re.search(r"the smallest usable one is [0-9.]+ points$", told)
