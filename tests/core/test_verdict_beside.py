@@ -151,3 +151,31 @@ def test_only_a_comparison_of_gaps_asks_for_equal_chunks(
     assert (compared.outcome == Outcome.INVALID) == (not comparable)
     assert bounded.outcome == Outcome.PASS
     assert first_point_problem(pair, record) is None
+
+
+def _with_a_failure(build: type[Build], boot: BootRecord) -> BootRecord:
+    """Return the boot with one failed request at its first load."""
+    first, *others = boot.points
+    failed = build.failed(0)
+    spoilt = first.model_copy(update={"requests": (failed, *first.requests[1:])})
+    return boot.model_copy(update={"points": (spoilt, *others)})
+
+
+@pytest.mark.parametrize(
+    ("arm", "number", "lone"), [("off", 1, False), ("k4", 1, False), ("k4", 2, False), ("k4", 2, True)]
+)
+def test_failed_requests_of_any_boot_leave_a_limit_unjudged(
+    build: type[Build], arm: str, number: int, *, lone: bool
+) -> None:
+    """A limit is INVALID where a request failed, in either arm, and in a candidate whose partner never came, too."""
+    pair = build.pair()
+    record = build.window(pair, [1.0] * (1 if lone else 2), [1.0] * 2)
+    limit = LimitThreshold("ttft_p50", 1, "at_most", 1.0)
+    spoilt = build.edited(record, arm=arm, number=number, edit=lambda boot: _with_a_failure(build, boot))
+
+    [sound], [verdict] = (judge(build.gate(pair, limit), one) for one in (record, spoilt))
+
+    assert (sound.outcome, sound.rounds) == (Outcome.PASS, 2)
+    assert (verdict.outcome, verdict.reason) == (Outcome.INVALID, "failed-requests")
+    assert (verdict.gate, verdict.threshold) == ("test_gate.py::test_gate", limit.id)
+    assert verdict.summary.startswith(f"arm {arm} at c=1")

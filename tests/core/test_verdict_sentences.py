@@ -19,16 +19,17 @@ from pytest_specgate.core.verdict import Outcome, UnexpectedOutcomeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_specgate.core.records import PointRecord, WindowRecord
+    from pytest_specgate.core.records import PointRecord
     from pytest_specgate.core.thresholds import AnyThreshold
     from pytest_specgate.core.verdict import Verdict
     from tests.core.conftest import Build, Speed
 
+DAY = "2026-11-02T09:00:00+00:00"
 FLOOR = NoiseFloor(0.01, "A/A windows of a test")
 
 
-def _loss(fraction: float | None = 0.05, metric: str = "output_throughput", *, allowance: float = 0.0) -> Threshold:
-    return Threshold(metric, 1, "not_worse", fraction, FLOOR if fraction is not None else CALIBRATED, allowance)
+def _loss(fraction: float = 0.05, metric: str = "output_throughput", *, allowance: float = 0.0) -> Threshold:
+    return Threshold(metric, 1, "not_worse", fraction, FLOOR, allowance)
 
 
 def _judged(
@@ -44,23 +45,8 @@ def _judged(
     return judge(build.gate(pair, *thresholds), record, final=final)
 
 
-def _calibrated(record: WindowRecord, sd: float = 0.005) -> WindowRecord:
-    noise = tuple(
-        ArmNoise(
-            arm=arm,
-            at=at,
-            metric="output_throughput",
-            sd=sd,
-            df=10.0,
-            boots=6,
-            builds=1,
-            arm_sha256=arm,
-            measured_at="2026-11-02T09:00:00+00:00",
-        )
-        for arm in ("off", "k4")
-        for at in (1, 8)
-    )
-    return record.model_copy(update={"noise": noise})
+def _noise(arm: str, metric: str, *, sd: float) -> ArmNoise:
+    return ArmNoise(arm=arm, at=1, metric=metric, sd=sd, df=10.0, boots=6, builds=1, arm_sha256=arm, measured_at=DAY)
 
 
 def test_a_window_that_never_began_leaves_every_claim_undecided(build: type[Build]) -> None:
@@ -139,7 +125,8 @@ def test_an_equivalence_within_the_calibrated_floor_has_its_limit(build: type[Bu
     """The width that a calibration sets is the limit of the verdict."""
     pair = build.pair()
     threshold = Threshold("output_throughput", 1, "equivalent", None, CALIBRATED)
-    record = _calibrated(build.window(pair, [1.0] * 2, [1.0] * 2))
+    noise = tuple(_noise(arm, "output_throughput", sd=0.005) for arm in ("off", "k4"))
+    record = build.window(pair, [1.0] * 2, [1.0] * 2).model_copy(update={"noise": noise})
 
     [verdict] = judge(build.gate(pair, threshold), record)
 
@@ -262,3 +249,30 @@ def test_the_refusal_to_expect_what_was_not_measured(build: type[Build]) -> None
     assert str(refused.value) == (
         "verdict.expect() takes PASS, FAIL or INCONCLUSIVE: what was not measured is never accepted"
     )
+
+
+def test_what_was_stopped_tells_its_change_in_points(build: type[Build]) -> None:
+    """A share that was open when its gate stopped says how far it was, in the unit of its margin."""
+    pair = build.pair(reference=4, candidate=7)
+    gate = build.gate(pair, Threshold("acceptance_rate", 1, "not_worse", 0.05, points=True))
+
+    [verdict] = judge(gate, build.window(pair, [1.0] * 2, [1.0] * 2))
+
+    assert verdict.reason == "stopped"
+    assert verdict.summary.endswith("stopped at round 2 of 6, worse -16.1 points until then: the window ended")
+
+
+def test_a_margin_in_points_may_be_the_calibrated_floor(build: type[Build]) -> None:
+    """The steps of a share are held against a margin that only the calibration knows."""
+    pair = build.pair(reference=4, candidate=7)
+    record = build.window(pair, [1.0] * 2, [1.0] * 2)
+    threshold = Threshold("acceptance_rate", 1, "not_worse", None, CALIBRATED, points=True)
+    coarse, fine = (
+        record.model_copy(update={"noise": tuple(_noise(arm, "acceptance_rate", sd=sd) for arm in ("k4", "k7"))})
+        for sd in (0.05, 0.001)
+    )
+
+    [resolved], [unresolved] = (judge(build.gate(pair, threshold), one) for one in (coarse, fine))
+
+    assert resolved.limit == pytest.approx(-1.959964 * 0.05)
+    assert (unresolved.outcome, unresolved.reason) == (Outcome.INVALID, "cannot-be-resolved")
