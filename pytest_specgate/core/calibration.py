@@ -243,7 +243,7 @@ def window_of(arm: Arm, record: WindowRecord) -> CalibrationWindow:
         InvalidError: a boot or a point must not be judged, or the loads of the boots differ.
     """
     boots = record.boots_of(arm.name)
-    if len(boots) < 2:
+    if len(boots) < 2 and not any(boot.failure for boot in boots):
         why = f": {record.stopped}" if record.stopped else ""
         raise InvalidError(f"no calibration of {arm.name}: two boots are needed, and there are {len(boots)}{why}")
     _refuse_invalid(arm, boots, record)

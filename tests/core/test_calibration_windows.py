@@ -9,6 +9,7 @@ import pytest
 from pytest_specgate.core.calibration import window_of
 from pytest_specgate.core.errors import InvalidError
 from pytest_specgate.core.metrics import METRICS, measure
+from pytest_specgate.core.records import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +69,22 @@ def test_boots_under_two_loads(build: type[Build]) -> None:
 
     text = f"no calibration of off: request profile: {count - 1} of {count} fields identical"
     assert str(caught.value) == text
+
+
+def test_a_single_boot_that_died_gives_its_own_reason(build: type[Build]) -> None:
+    """What a user has to mend is the death of the server, not that a second boot is missing."""
+    record = _measured(build, 1.0)
+    died = build.edited(
+        record,
+        arm="off",
+        number=1,
+        edit=lambda boot: boot.model_copy(
+            update={"failure": Failure(reason="server-start", message="arm off: no memory"), "points": ()}
+        ),
+    )
+
+    with pytest.raises(InvalidError, match=r"^no calibration of off: arm off: no memory$"):
+        window_of(build.arm(), died)
 
 
 @pytest.mark.parametrize(("count", "stopped"), [(0, "the budget was used up"), (1, "")])
