@@ -303,14 +303,20 @@ def _given(config: pytest.Config, option: _Option, environment: Mapping[str, str
     for place, value in sources:
         if value is None:
             continue
-        if option.act and place != option.flag:
+        if option.act and (place != option.flag or not _typed_now(config, option.flag)):
+            left = "addopts" if place == option.flag else place
             raise pytest.UsageError(
-                f"{place}: {option.flag} is typed each time; set there for good, it would keep every gate unjudged"
+                f"{left}: {option.flag} is typed each time; set for good, it would keep every gate unjudged"
             )
         if not value.strip():
             raise pytest.UsageError(f"{place} is empty: give it a value or leave it out")
         return Given(place, str(value))
     return None
+
+
+def _typed_now(config: pytest.Config, flag: str) -> bool:
+    """Whether a flag stands on the command line itself, and not in ``addopts`` or ``PYTEST_ADDOPTS``."""
+    return hasattr(config, "workerinput") or flag in config.invocation_params.args
 
 
 def _folder(config: pytest.Config, text: str | None) -> Path:

@@ -137,10 +137,13 @@ class GateSession:
         if not pairs:
             raise UsageError(f"{item.nodeid} reads a window, but is no gate and has no @measured(pair)")
         self._refuse_company()
-        window = next(known for known in self._windows if all(map(known.has, pairs)))
+        window = self._window_of(pairs)
         if window.measured is None and window.error is None:
             self._measure(window)
         return window
+
+    def _window_of(self, pairs: Sequence[ArmPair]) -> Window:
+        return next(known for known in self._windows if all(map(known.has, pairs)))
 
     def _refuse_company(self) -> None:
         if self._workers > 1:
@@ -165,8 +168,7 @@ class GateSession:
             SpecgateError: nothing can be told of any arm, or the file with the calibrations cannot be read.
         """
         self._refuse_company()
-        pairs = self.pairs(item)
-        window = next(known for known in self._windows if all(map(known.has, pairs)))
+        window = self._window_of(self.pairs(item))
         if window.error is not None:
             raise window.error
         if window.calibrated is None:

@@ -145,8 +145,10 @@ class LocalWiring:
 
     def measure(self, plan: WindowPlan, say: Callable[[str], None]) -> MeasuredWindow:
         """Measure a window; its record and the logs of its servers go into a folder of its own."""
-        times = self.boot_seconds(arms_of(plan.pairs), plan.profile) or {}
-        within = dataclasses.replace(plan, until_s=self._deadline_s(), round_s=math.fsum(times.values()))
+        within = plan
+        if (until_s := self._deadline_s()) is not None:
+            times = self.boot_seconds(arms_of(plan.pairs), plan.profile) or {}
+            within = dataclasses.replace(plan, until_s=until_s, round_s=math.fsum(times.values()))
         with self._ports(plan.profile, say) as (ports, path):
             return MeasuredWindow(measure(within, ports), path)
 

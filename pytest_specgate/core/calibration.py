@@ -9,7 +9,6 @@ History of the schema:
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
@@ -194,15 +193,10 @@ def _noises(arm: Arm, profile: RequestProfile, known: ArmCalibration) -> Iterato
                 sd=figure.sd,
                 df=figure.df,
                 boots=figure.boots,
-                builds=len({stable(window.engine) for window in known.windows}),
+                builds=len({sha256_of(dict(window.engine)) for window in known.windows}),
                 arm_sha256=known.arm_sha256,
                 measured_at=known.windows[-1].measured_at,
             )
-
-
-def stable(engine: Mapping[str, JsonValue]) -> str:
-    """Return a build as a text that only equal builds share."""
-    return json.dumps(dict(engine), sort_keys=True)
 
 
 def arm_sha256(arm: Arm) -> str:

@@ -276,6 +276,12 @@ def attached_of(arm: str, record: WindowRecord) -> tuple[str, ...]:
     return tuple(dict.fromkeys(phrase for boot in record.boots_of(arm) for phrase in boot.unproved))
 
 
+def attached_sentence(arm: str, record: WindowRecord) -> str | None:
+    """Say what nobody can prove of an attached arm, `None` for one that was started."""
+    unproved = attached_of(arm, record)
+    return f"{arm} was attached, so this is not proved: {'; '.join(unproved)}" if unproved else None
+
+
 def build_differences(pair: ArmPair, record: WindowRecord) -> dict[str, tuple[JsonValue, JsonValue]]:
     """Return in which facts the builds of a pair's engines differ, with both values; empty if in none."""
     reference, candidate = (record.engine.get(arm.name, {}) for arm in pair.arms)

@@ -142,9 +142,9 @@ def _price(rounds: int) -> float:
 
 
 def _t(tail: float, df: float) -> float:
-    from scipy import special  # noqa: PLC0415  - 170 ms that only a plan may cost
+    from pytest_specgate.core.rule import quantile  # noqa: PLC0415  - 170 ms that only a plan may cost
 
-    return float(special.stdtrit(df, 1 - tail))
+    return float(quantile(tail, df))
 
 
 def _z(power: float) -> float:

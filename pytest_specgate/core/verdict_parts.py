@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_specgate.core import validity
-from pytest_specgate.core.confounds import attached_of
+from pytest_specgate.core.confounds import attached_sentence
 from pytest_specgate.core.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -70,5 +70,5 @@ def problem_at(
 def attached(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
     """Say what a verdict rests on without proof."""
     for arm in pair.arms:
-        if unproved := attached_of(arm.name, record):
-            yield f"{arm.name} was attached, so this is not proved: {'; '.join(unproved)}"
+        if sentence := attached_sentence(arm.name, record):
+            yield sentence

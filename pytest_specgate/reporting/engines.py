@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core.confounds import attached_of, build_differences
+from pytest_specgate.core.confounds import attached_sentence, build_differences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,8 +24,8 @@ def engine_lines(record: WindowRecord) -> Iterator[str]:
         of = f" ({', '.join(arms)})" if len(engines) > 1 else ""
         yield f"engine: {text}{of}"
     for arm in record.arms:
-        if unproved := attached_of(arm.name, record):
-            yield f"{arm.name} was attached, so this is not proved: {'; '.join(unproved)}"
+        if sentence := attached_sentence(arm.name, record):
+            yield sentence
 
 
 def _engine_text(facts: Mapping[str, object]) -> str:

@@ -200,3 +200,18 @@ def test_a_pass_says_what_it_rests_on(healthy: GateRun) -> None:
             line for line in notes if re.match(rf"(.*, )?{name}(, .*)?: noise: .*floor 50 % \(a made-up figure\)", line)
         ], healthy.output
     assert any(re.match(r".*: speed: tokens per step .*; residual ", line) for line in notes)
+
+
+@pytest.mark.parametrize("name", ["calibrate", "plan"])
+@pytest.mark.parametrize("place", ["ini", "environment"])
+def test_an_act_in_the_added_options_is_refused(gate_folder: GateFolder, name: str, place: str) -> None:
+    """Options that pytest adds to every call are not typed each time: gates would end unjudged, with 0, for ever."""
+    written(gate_folder)
+    flag = f"--specgate-{name}"
+    if place == "ini":
+        gate_folder.write("pytest.ini", f"[pytest]\naddopts = {flag}\n")
+    run = gate_folder.run(variables={"PYTEST_ADDOPTS": flag} if place == "environment" else {})
+
+    assert run.exit_code == 4
+    assert f"addopts: {flag} is typed each time" in run.output
+    assert not run.results.exists()
