@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         measured,
         noise_floor,
         not_worse,
+        not_worse_than_baseline,
         outputs_agree,
     )
     from pytest_specgate.core.arms import Arm, ArmPair
@@ -53,6 +54,7 @@ __all__ = [
     "measured",
     "noise_floor",
     "not_worse",
+    "not_worse_than_baseline",
     "outputs_agree",
 ]
 
@@ -78,6 +80,7 @@ _HOMES = {
     "measured": "api",
     "noise_floor": "api",
     "not_worse": "api",
+    "not_worse_than_baseline": "api",
     "outputs_agree": "api",
 }
 

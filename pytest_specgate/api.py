@@ -17,6 +17,7 @@ from pytest_specgate.core.thresholds import (
     CALIBRATED,
     CURVE_METRIC,
     AnyThreshold,
+    BaselineThreshold,
     CurveThreshold,
     LimitThreshold,
     NoiseFloor,
@@ -170,6 +171,50 @@ def faster_only_up_to(last: Level, *, metric: str = CURVE_METRIC, noise: NoiseFl
         UsageError: an unknown metric.
     """
     return CurveThreshold(last, metric, noise)
+
+
+@known_keywords
+def not_worse_than_baseline(  # noqa: PLR0913  - the claim, and what two windows may be compared by
+    metric: str,
+    *,
+    at: Level,
+    margin: str,
+    mode: str = "relative",
+    cross_window: NoiseFloor | None = None,
+    engine: str = "any",
+) -> BaselineThreshold:
+    """Claim that this window is not worse than those that were accepted as its baseline, by more than a margin.
+
+    It is judged once, when the window has ended, by how far the accepted windows lie apart: three or more, or a declared
+    floor across windows. Baselines are written by ``pytest --specgate-baseline=new`` or ``specgate baseline accept``.
+
+    Args:
+        metric: name in the metric table.
+        at: load level of the point: a concurrency as 8, an arrival rate as ``"4/s"``.
+        margin: the largest loss that is still called "not worse", as ``"5%"``; of a share also in points.
+        mode: ``"relative"`` compares the change between both arms with that of the baseline, so that the level of the
+            machine cancels; ``"absolute"`` compares the level of the candidate.
+        cross_window: what 95 % of the differences of two windows lie within, as ``noise_floor("3%", source="...")``,
+            for a baseline of fewer than three windows.
+        engine: ``"any"`` compares across builds of the engine; ``"same"`` refuses windows of another build.
+
+    Raises:
+        UsageError: an unknown metric, mode or engine, a margin without unit, or a floor that is a calibration.
+    """
+    fraction, points = _margin("margin", margin)
+    if mode not in {"relative", "absolute"}:
+        raise UsageError(f"mode={mode!r} is neither 'relative' nor 'absolute'")
+    if engine not in {"any", "same"}:
+        raise UsageError(f"engine={engine!r} is neither 'any' nor 'same'")
+    return BaselineThreshold(
+        metric,
+        at,
+        fraction,
+        "relative" if mode == "relative" else "absolute",
+        cross_window,
+        points,
+        "same" if engine == "same" else "any",
+    )
 
 
 def _margin(name: str, text: str) -> tuple[float, bool]:

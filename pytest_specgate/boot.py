@@ -9,10 +9,11 @@ from pytest_specgate.core.errors import LoadError, ScrapeError, ServerDiedError,
 from pytest_specgate.core.identity import observed_fields, sent_hash
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.proof import UNNAMED, UNSEEN, other_build, speculation_of, unproved, untold
-from pytest_specgate.core.records import Failure, PointRecord
+from pytest_specgate.core.records import PointRecord
 from pytest_specgate.core.redaction import redacted, redacted_arm
 from pytest_specgate.core.resolved import flattened, gpus_of
 from pytest_specgate.core.startup_log import startup_lines
+from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.validity import failed_requests
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, get_args
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 N = TypeVar("N", int, float)
 D = TypeVar("D", float, None)
 
+BaselineMode: TypeAlias = Literal["check", "new", "all", "prune", "off"]
+"""What a session does with baselines."""
+
+_HOST_CLASS: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 _OWN_ARGUMENTS: Final = ("model", "served-model-name", "host", "port")
 _BUDGET: Final = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?")
 _SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
@@ -104,6 +108,24 @@ def word_of(given: Given | None, default: str, other: str) -> str:
     if given is not None and given.text not in {default, other}:
         raise pytest.UsageError(f"{given.place}={given.text} is neither {other} nor {default}")
     return default if given is None else given.text
+
+
+def baseline_mode_of(given: Given | None) -> BaselineMode:
+    """Read what is done with baselines; ``check`` where nothing was given."""
+    modes: tuple[BaselineMode, ...] = get_args(BaselineMode)
+    mode = next((known for known in modes if given is not None and given.text == known), None)
+    if given is not None and mode is None:
+        raise pytest.UsageError(f"{given.place}={given.text} is none of {', '.join(modes)}")
+    return mode or "check"
+
+
+def host_class_of(given: Given | None) -> str | None:
+    """Read the name of a class of machine, which is that of a folder, too."""
+    if given is not None and not _HOST_CLASS.fullmatch(given.text):
+        raise pytest.UsageError(
+            f"{given.place}={given.text} is no class of machine: write up to 64 small letters, digits, '.' and '-'"
+        )
+    return None if given is None else given.text
 
 
 def is_yes(given: Given | None) -> bool:

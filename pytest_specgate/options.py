@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from pytest_specgate.option_table import OPTIONS, Option
 from pytest_specgate.option_values import (
+    BaselineMode,
     Given,
     addresses_of,
     arguments_of,
+    baseline_mode_of,
     boots_of,
     budget_of,
+    host_class_of,
     is_yes,
     number_of,
     variables_of,
@@ -58,6 +62,15 @@ class GateOptions:
         plan: whether to print what would be done, and do nothing.
         budget_s: longest time for all measuring of the session, in seconds; `None` for as long as it takes.
         skip_inconclusive: whether what could not be decided is reported as skipped instead of failed.
+        baseline: what is done with baselines: ``check`` judges against them, ``new`` writes those that are missing,
+            ``all`` adds a window to each, ``prune`` removes what no gate claims, ``off`` leaves them alone.
+        baseline_reason: why a window is accepted, as it is kept; `None` for the command that did it.
+        accept_regression: whether a window is accepted that is worse than what stands there, or failed its gate.
+        skip_missing_baseline: whether a claim without a baseline is reported as skipped instead of failed.
+        host_class: name of the class of this machine; `None` leaves it to its facts.
+        resume: record of a window that died, to go on with; `None` begins anew.
+        chunk_times: whether records keep the time of every chunk.
+        keep_answers: whether records keep the texts of greedy answers.
         texts: the options that were set, wherever, by flag, as they were written; empty for switches.
     """
 
@@ -79,6 +92,14 @@ class GateOptions:
     plan: bool = False
     budget_s: float | None = None
     skip_inconclusive: bool = False
+    baseline: BaselineMode = "check"
+    baseline_reason: str | None = None
+    accept_regression: bool = False
+    skip_missing_baseline: bool = False
+    host_class: str | None = None
+    resume: Path | None = None
+    chunk_times: bool = False
+    keep_answers: bool = True
     texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -106,126 +127,6 @@ class GateOptions:
 OPTIONS_KEY: Final = pytest.StashKey[GateOptions]()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Option:
-    """One row: a name in all its spellings, and how its text is read."""
-
-    name: str
-    metavar: str
-    help: str
-    switch: bool = False
-    """Whether the flag alone means ``yes``; environment and ini file say ``yes`` or ``no``."""
-    act: bool = False
-    """Whether it is typed each time: left in an ini file or an environment, it would turn gates off for ever."""
-
-    @property
-    def flag(self) -> str:
-        return f"--specgate-{self.name.replace('_', '-')}"
-
-    @property
-    def ini(self) -> str:
-        return f"specgate_{self.name}"
-
-    @property
-    def variable(self) -> str:
-        return f"SPECGATE_{self.name.upper()}"
-
-
-_OPTIONS: Final = (
-    _Option(
-        "engine_python",
-        "PATH",
-        "Python interpreter that has vLLM installed; it may be of another environment, since the plugin never imports "
-        "vllm. Default: the interpreter that runs pytest.",
-    ),
-    _Option(
-        "engine_command",
-        "COMMAND",
-        "What to start instead of `ENGINE_PYTHON -m vllm.entrypoints.openai.api_server`; it is given the same "
-        "arguments. `python` as its first word is the interpreter that runs pytest.",
-    ),
-    _Option(
-        "engine_args",
-        "ARGUMENTS",
-        "Further arguments of every server, as `--dtype=bfloat16`; an arm that sets one itself has its own.",
-    ),
-    _Option(
-        "engine_env",
-        "VARIABLES",
-        "Further environment variables of every server, as `A=1 B=2`; an arm that sets one itself has its own.",
-    ),
-    _Option(
-        "attach",
-        "ARM=URL",
-        "Servers that run elsewhere, as `off=http://10.0.0.5:8000 k4=http://10.0.0.6:8000`: they are measured in one "
-        "round, and the report says what could not be proved of them.",
-    ),
-    _Option(
-        "image_digest",
-        "DIGEST",
-        "Digest of the container image that the engine comes from, as sha256:...: it is recorded and shown with the "
-        "build, since nothing inside a container tells it.",
-    ),
-    _Option("results", "FOLDER", "Where window records and server logs are kept. Default: specgate-results."),
-    _Option("rounds", "N", "Boots of each arm at most, for every gate: 1, 2, 3 or an even number."),
-    _Option("start_limit", "SECONDS", "Longest time that a server may take to become ready. Default: 600."),
-    _Option(
-        "devices",
-        "LIST",
-        "GPUs that this job has to itself, as 0,1: jobs that name others run beside it. Default: the whole machine.",
-    ),
-    _Option(
-        "strict",
-        "yes|no",
-        "Whether engine-induced differences that a gate file does not allow make a pair INVALID. Default: no.",
-        switch=True,
-    ),
-    _Option(
-        "lock_wait",
-        "SECONDS",
-        "Longest time to wait for other gates on this machine, 0 to fail at once. Default: 3600.",
-    ),
-    _Option(
-        "baselines",
-        "FOLDER",
-        "Folder of what is committed: calibrations, by class of machine. Default: baselines, beside the ini file.",
-    ),
-    _Option(
-        "calibrate",
-        "yes|no",
-        "Whether to boot each arm several times in a row, and write down how far its figures scatter, instead of "
-        "judging. Default: no.",
-        switch=True,
-        act=True,
-    ),
-    _Option("calibrate_boots", "N", "Boots of each arm for a calibration, 2 or more. Default: 6."),
-    _Option(
-        "plan",
-        "yes|no",
-        "Whether to print boots, requests, minutes and what can be decided by them, and do nothing. Default: no.",
-        switch=True,
-        act=True,
-    ),
-    _Option(
-        "budget",
-        "TIME",
-        "Longest time for all measuring, as 40m or 1h30m: no round is begun that would not end in it, and the report "
-        "says what stays undecided. Default: as long as it takes.",
-    ),
-    _Option(
-        "inconclusive",
-        "fail|skip",
-        "Whether a threshold that could not be decided fails, or is reported as skipped with its reason; never as "
-        "passed. Default: fail.",
-    ),
-    _Option(
-        "stop_limit",
-        "SECONDS",
-        "Longest time that a server may take to end after SIGINT. What follows takes in proportion: half of it after "
-        "SIGTERM, half for the last kill, a tenth for each step between, half for its port, three times as long for "
-        "the memory of its devices. Default: 20.",
-    ),
-)
 _WORDS: Final = {"--specgate-engine-args": True, "--specgate-engine-command": False, "--specgate-engine-env": False}
 """Options that are read as words; whether an argument among them may have several values."""
 
@@ -233,8 +134,12 @@ _WORDS: Final = {"--specgate-engine-args": True, "--specgate-engine-command": Fa
 def add_options(parser: pytest.Parser) -> None:
     """Declare every option with its ini twin."""
     group = parser.getgroup("specgate", "specgate: regression gates for LLM serving")
-    for option in _OPTIONS:
-        places = "command line only" if option.act else f"environment: {option.variable}, ini: {option.ini}"
+    for option in OPTIONS:
+        places = (
+            "command line only"
+            if option.act and not option.acts
+            else f"environment: {option.variable}, ini: {option.ini}"
+        )
         twins = f"{option.help} ({places})"
         if option.switch:
             group.addoption(option.flag, dest=option.ini, action="store_const", const="yes", default=None, help=twins)
@@ -249,7 +154,7 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
     Raises:
         pytest.UsageError: an empty or unreadable value.
     """
-    found = {option.name: _given(config, option, environment) for option in _OPTIONS}
+    found = {option.name: _given(config, option, environment) for option in OPTIONS}
     texts = {name: given.text for name, given in found.items() if given is not None}
     here = config.invocation_params.dir
     options = GateOptions(
@@ -272,9 +177,17 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
         plan=is_yes(found["plan"]),
         budget_s=budget_of(found["budget"]),
         skip_inconclusive=word_of(found["inconclusive"], "fail", "skip") == "skip",
+        baseline=baseline_mode_of(found["baseline"]),
+        baseline_reason=texts.get("baseline_reason"),
+        accept_regression=is_yes(found["accept_regression"]),
+        skip_missing_baseline=word_of(found["missing_baseline"], "fail", "skip") == "skip",
+        host_class=host_class_of(found["host_class"]),
+        resume=here / Path(texts["resume"]).expanduser() if "resume" in texts else None,
+        chunk_times=is_yes(found["chunk_times"]),
+        keep_answers=word_of(found["answers"], "keep", "drop") == "keep",
         texts={
             option.flag: "" if option.switch else texts[option.name]
-            for option in _OPTIONS
+            for option in OPTIONS
             if option.name in texts and not (option.switch and texts[option.name] == "no")
         },
     )
@@ -294,7 +207,7 @@ def _typed(flag: str, text: str) -> str:
     return f"{flag}={shlex.quote(text)}"
 
 
-def _given(config: pytest.Config, option: _Option, environment: Mapping[str, str]) -> Given | None:
+def _given(config: pytest.Config, option: Option, environment: Mapping[str, str]) -> Given | None:
     sources = (
         (option.flag, config.getoption(option.ini)),
         (option.variable, environment.get(option.variable)),
@@ -303,11 +216,10 @@ def _given(config: pytest.Config, option: _Option, environment: Mapping[str, str
     for place, value in sources:
         if value is None:
             continue
-        if option.act and (place != option.flag or not _typed_now(config, option.flag)):
+        if option.is_act(value) and (place != option.flag or not _typed_now(config, option.flag)):
             left = "addopts" if place == option.flag else place
-            raise pytest.UsageError(
-                f"{left}: {option.flag} is typed each time; set for good, it would keep every gate unjudged"
-            )
+            what = f"{option.flag}={value}" if option.acts else option.flag
+            raise pytest.UsageError(f"{left}: {what} is typed each time; set for good, {option.act}")
         if not value.strip():
             raise pytest.UsageError(f"{place} is empty: give it a value or leave it out")
         return Given(place, str(value))
@@ -316,7 +228,8 @@ def _given(config: pytest.Config, option: _Option, environment: Mapping[str, str
 
 def _typed_now(config: pytest.Config, flag: str) -> bool:
     """Whether a flag stands on the command line itself, and not in ``addopts`` or ``PYTEST_ADDOPTS``."""
-    return hasattr(config, "workerinput") or flag in config.invocation_params.args
+    words = config.invocation_params.args
+    return hasattr(config, "workerinput") or any(word == flag or word.startswith(f"{flag}=") for word in words)
 
 
 def _folder(config: pytest.Config, text: str | None) -> Path:

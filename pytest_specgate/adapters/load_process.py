@@ -28,7 +28,8 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from pytest_specgate.adapters.load import Sender, Share, ShareResult
 from pytest_specgate.core.errors import LoadError
-from pytest_specgate.core.records import RequestRecord, Stored
+from pytest_specgate.core.records import RequestRecord
+from pytest_specgate.core.stored import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

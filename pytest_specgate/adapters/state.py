@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from pytest_specgate.adapters.processes import DEFAULT_LIMITS, StopLimits, living, session_members, wait_gone
 from pytest_specgate.adapters.supervisor import process_stat
 from pytest_specgate.core.errors import ServerError, UsageError
-from pytest_specgate.core.records import Stored
+from pytest_specgate.core.stored import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

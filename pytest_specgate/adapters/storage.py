@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from pytest_specgate.core.calibration import NoiseBook
 from pytest_specgate.core.errors import RecordError
-from pytest_specgate.core.records import SCHEMA_VERSION, Stored, WindowRecord
+from pytest_specgate.core.records import SCHEMA_VERSION, WindowRecord
+from pytest_specgate.core.stored import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from pytest_specgate.core import counters
 from pytest_specgate.core.counters import CounterDelta, CounterPage
 from pytest_specgate.core.errors import ScrapeError
-from pytest_specgate.core.records import Stored
 from pytest_specgate.core.sse import events, timeline
+from pytest_specgate.core.stored import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

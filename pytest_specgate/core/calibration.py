@@ -22,8 +22,9 @@ from pytest_specgate.core.levels import level_id
 from pytest_specgate.core.metrics import DEFINITION_VERSION, METRICS, measure, metric
 from pytest_specgate.core.noise import arm_noise
 from pytest_specgate.core.profile import sha256_of
-from pytest_specgate.core.records import ArmNoise, Stored
+from pytest_specgate.core.records import ArmNoise
 from pytest_specgate.core.redaction import redacted_arm
+from pytest_specgate.core.stored import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

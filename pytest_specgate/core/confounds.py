@@ -18,9 +18,10 @@ from pytest_specgate.core.differences import (
     restored,
 )
 from pytest_specgate.core.proof import proofs_of_state
-from pytest_specgate.core.records import Failure, PairRecord
+from pytest_specgate.core.records import PairRecord
 from pytest_specgate.core.resolved import ENVIRONMENT, SPECULATION, argument_path
 from pytest_specgate.core.startup_log import line_text
+from pytest_specgate.core.stored import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

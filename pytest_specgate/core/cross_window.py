@@ -64,6 +64,7 @@ class CrossLook:
         df: its degrees of freedom; 0 when there are none.
         source: where it comes from.
         smallest_margin: smallest margin that so many windows can decide, in log units; `None` where unknown.
+        window_sd: of a single window, likewise.
         stale: whether today is better than the baseline by more than the margin: its figures are of another time.
     """
 
@@ -76,6 +77,7 @@ class CrossLook:
     df: float = 0.0
     source: str = "none"
     smallest_margin: float | None = None
+    window_sd: float | None = None
     stale: bool = False
 
 
@@ -104,6 +106,11 @@ def _bounds(difference: Floats, sd: Floats, *, df: float, delta: float, family: 
     return CrossBounds(difference, lower, upper, decision)
 
 
+def upper_quantile(df: float, *, family: int) -> float:
+    """Return the quantile of the bound of FAIL."""
+    return float(quantile(ALPHA_FAIL / family, df))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class WindowMean:
     """The mean of one window.
@@ -122,9 +129,10 @@ def cross_look(  # noqa: PLR0913  - today, the baseline, and what is known of bo
     windows: Sequence[WindowMean],
     *,
     delta: float,
-    within: float = 0.0,
+    within: float | None = 0.0,
     declared: float | None = None,
     family: int = 1,
+    linear: bool = False,
 ) -> CrossLook:
     """Judge today's window against those of a baseline.
 
@@ -132,9 +140,11 @@ def cross_look(  # noqa: PLR0913  - today, the baseline, and what is known of bo
         today: of this run.
         windows: accepted into the baseline; one or more.
         delta: margin in log units.
-        within: variance of one round of today's window; half of it for the level of a single arm.
+        within: variance of one round of today's window; half of it for the level of a single arm; `None` where nothing
+            tells it.
         declared: declared floor across windows, a fraction: 95 % of the differences of two windows lie within it.
         family: number of thresholds of the gate.
+        linear: whether values are shares, and the declared floor points of them, instead of logarithms.
 
     Raises:
         ValueError: there is no window to compare with.
@@ -146,10 +156,13 @@ def cross_look(  # noqa: PLR0913  - today, the baseline, and what is known of bo
     if count >= LEAST_WINDOWS:
         spread = float(means.var(ddof=1))
         harmonic = count / math.fsum(1 / window.rounds for window in windows)
-        variance = spread * (1 + 1 / count) + within * max(0.0, 1 / today.rounds - 1 / harmonic)
+        short = max(0.0, 1 / today.rounds - 1 / harmonic)
+        if short and within is None:
+            return CrossLook("INCONCLUSIVE", "noise of a single round unknown", difference)
+        variance = spread * (1 + 1 / count) + (within or 0.0) * short
         df, source = count - 1.0, f"{count} windows"
     elif declared is not None:
-        spread = (math.log1p(declared) / NORMAL_975) ** 2 / 2
+        spread = ((declared if linear else math.log1p(declared)) / NORMAL_975) ** 2 / 2
         variance, df, source = spread * (1 + 1 / count), DECLARED_DF, "declared floor across windows"
     else:
         return CrossLook(
@@ -169,6 +182,7 @@ def cross_look(  # noqa: PLR0913  - today, the baseline, and what is known of bo
         df=df,
         source=source,
         smallest_margin=smallest,
+        window_sd=math.sqrt(spread),
         stale=lower > delta,
     )
 

@@ -61,7 +61,15 @@ class LoadError(SpecgateError):
 
 
 class InvalidError(SpecgateError):
-    """A measurement must not be read: profiles differ, a boot failed, or nothing was measured."""
+    """A measurement must not be read: profiles differ, a boot failed, or nothing was measured.
+
+    Attributes:
+        reason: code of the reason, as verdicts have it.
+    """
+
+    def __init__(self, message: str, *, reason: str = "invalid") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class ScrapeError(SpecgateError):

@@ -17,6 +17,7 @@ from pytest_specgate.core.plan import Plan, looks
 from pytest_specgate.core.profile import check_point
 from pytest_specgate.core.thresholds import (
     AnyThreshold,
+    BaselineThreshold,
     CurveThreshold,
     LimitThreshold,
     OutputsThreshold,
@@ -55,8 +56,13 @@ class Gate:
 
     @property
     def family(self) -> int:
-        """Number m of thresholds that rest on an interval."""
-        return len(self.intervals)
+        """Number m of thresholds that rest on an interval, those across windows included."""
+        return len(self.intervals) + len(self.baselines)
+
+    @property
+    def baselines(self) -> tuple[BaselineThreshold, ...]:
+        """The thresholds that are judged against windows accepted before."""
+        return tuple(threshold for threshold in self.thresholds if isinstance(threshold, BaselineThreshold))
 
     def plan(self, threshold: IntervalThreshold, noises: Sequence[ArmNoise] = ()) -> Plan:
         """Return when a threshold is judged, and what shares its error rates.
@@ -110,7 +116,9 @@ class Gate:
         for at in points:
             self._check_support(threshold, at=at)
 
-    def _check_support(self, threshold: Threshold | LimitThreshold | CurveThreshold, *, at: Level) -> None:
+    def _check_support(
+        self, threshold: Threshold | LimitThreshold | CurveThreshold | BaselineThreshold, *, at: Level
+    ) -> None:
         row = threshold.row
         count = self.pair.profile.requests[at]
         if count < row.minimum_requests:
@@ -120,7 +128,7 @@ class Gate:
             )
         if row.name == "goodput" and not self.pair.profile.goodput_limits:
             raise UsageError("goodput needs limits: give the profile goodput_limits={'ttft': '500ms', 'tpot': '50ms'}")
-        if isinstance(threshold, LimitThreshold):
+        if isinstance(threshold, LimitThreshold) or getattr(threshold, "mode", "") == "absolute":
             self._check_candidate(row)
             return
         if row.needs_speculation and not all(arm.speculates for arm in self.pair.arms):

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from pytest_specgate.core import identity, validity
 from pytest_specgate.core.confounds import undecided, unlisted_differences
-from pytest_specgate.core.records import Failure
-from pytest_specgate.core.thresholds import CurveThreshold, LimitThreshold, OutputsThreshold
+from pytest_specgate.core.stored import Failure
+from pytest_specgate.core.thresholds import BaselineThreshold, CurveThreshold, LimitThreshold, OutputsThreshold
 from pytest_specgate.core.verdict import Outcome, change_words
+from pytest_specgate.core.verdict_baseline import judge_baseline
 from pytest_specgate.core.verdict_curve import judge_curve
 from pytest_specgate.core.verdict_interval import judge_interval
 from pytest_specgate.core.verdict_limit import judge_limit
@@ -103,6 +104,8 @@ def _judge_any(gate: Gate, threshold: AnyThreshold, record: WindowRecord, *, fin
         return judge_outputs(gate, threshold, record, final=final)
     if isinstance(threshold, LimitThreshold):
         return judge_limit(gate, threshold, record)
+    if isinstance(threshold, BaselineThreshold):
+        return judge_baseline(gate, threshold, record, final=final)
     if isinstance(threshold, CurveThreshold):
         return judge_curve(gate, threshold, record, final=final)
     return judge_interval(gate, threshold, record, final=final)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pytest_specgate.core import counters
 from pytest_specgate.core.profile import same
-from pytest_specgate.core.records import Failure
 from pytest_specgate.core.resolved import (
     ENUM_NUMBERS,
     ENVIRONMENT,
@@ -33,6 +32,7 @@ from pytest_specgate.core.resolved import (
     read_number,
     spelt,
 )
+from pytest_specgate.core.stored import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

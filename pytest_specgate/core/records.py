@@ -7,27 +7,27 @@ History of the schema:
    (`at`), what the client knows of its own health, gaps between chunks, number of GPUs, repetitiveness, answers of
    greedy requests, what could not be proved of attached servers; by pair, in what its servers differ besides what
    varies, and which of these differences are allowed
+3. the class of the machine by name, what every server of the session was given, the commit of the project; baselines
+   that gates were judged against; attempts of one window, times of chunks
+
+Version 1 never left its workshop: it does not know whether its client kept up, so nothing measured by it can be judged.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pytest_specgate.core.arms import Arm, ArmPair
+from pytest_specgate.core.baselines import KnownBaseline
 from pytest_specgate.core.counters import CounterDelta, CounterPage
 from pytest_specgate.core.declared import FreeJson
 from pytest_specgate.core.levels import Level, concurrency_of, level_label
 from pytest_specgate.core.profile import RequestProfile
+from pytest_specgate.core.stored import Failure, Stored
 
-SCHEMA_VERSION: Final = 2
-
-
-class Stored(BaseModel):
-    """Base of everything that is stored: frozen, nothing unknown, no NaN, nothing invented for what is missing."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+SCHEMA_VERSION: Final = 3
 
 
 class RequestRecord(Stored):
@@ -185,20 +185,6 @@ class PointRecord(Stored):
         return CounterDelta(self.before, self.after)
 
 
-class Failure(Stored):
-    """Why a boot, or what is left of it, cannot be used.
-
-    Attributes:
-        reason: code, such as ``server-died``.
-        message: one sentence.
-        detail: further lines, such as the end of the server's log.
-    """
-
-    reason: str
-    message: str
-    detail: str = ""
-
-
 class StartUpRecord(Stored):
     """What a server resolved and printed while it started, as far as two arms are compared by it.
 
@@ -314,6 +300,22 @@ class ArmNoise(Stored):
     measured_at: str
 
 
+class Continuation(Stored):
+    """What an earlier run measured of a window before it died.
+
+    Attributes:
+        created_at: wall-clock time of its start, ISO 8601 with zone.
+        record: where its record lay.
+        record_sha256: of that file.
+        rounds: whole rounds that were taken over from it.
+    """
+
+    created_at: str
+    record: str
+    record_sha256: str
+    rounds: Annotated[int, Field(ge=1)]
+
+
 class WindowRecord(Stored):
     """All boots of one or more pairs with one profile, on one machine, in one go.
 
@@ -329,6 +331,12 @@ class WindowRecord(Stored):
         host: facts about the machine.
         engine: facts about the installs of the engine, by arm.
         noise: calibrations that applied when it started.
+        host_class: name of the class of the machine, as its facts make it, or as it was declared.
+        settings: what every server of the session was given, without secrets.
+        commit: of the project that was measured; empty where it is not known.
+        baselines: what its gates are judged against, as it was known before it started.
+        attempt: how many windows were measured of this pair of builds with this load, this one included.
+        continued: what earlier runs measured of this window before they died, oldest first.
         gates: what was claimed of its pairs, as `pytest_specgate.core.stored_gates` writes and reads it.
         boots: in the order in which they ran.
         verdicts: as judged at the end, one mapping a threshold.
@@ -345,9 +353,19 @@ class WindowRecord(Stored):
     host: dict[str, FreeJson]
     engine: dict[str, dict[str, FreeJson]]
     noise: tuple[ArmNoise, ...] = ()
+    host_class: str = ""
+    settings: dict[str, FreeJson] = Field(default_factory=dict)
+    commit: str = ""
+    baselines: tuple[KnownBaseline, ...] = ()
+    attempt: Annotated[int, Field(ge=1)] = 1
+    continued: tuple[Continuation, ...] = ()
     gates: tuple[dict[str, FreeJson], ...] = ()
     boots: tuple[BootRecord, ...] = ()
     verdicts: tuple[dict[str, FreeJson], ...] = ()
+
+    def baseline(self, gate: str, entry_id: str) -> KnownBaseline | None:
+        """Return what was known of the baseline of one entry; `None` when nothing was looked up."""
+        return next((one for one in self.baselines if (one.gate, one.entry_id) == (gate, entry_id)), None)
 
     def boots_of(self, arm: str) -> tuple[BootRecord, ...]:
         """Return the boots of one arm, by round."""

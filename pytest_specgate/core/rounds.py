@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import measure
 from pytest_specgate.core.quantities import bunched_sends, latency_rise
-from pytest_specgate.core.records import Failure
 from pytest_specgate.core.statistics import geometric_mean
+from pytest_specgate.core.stored import Failure
 
 if TYPE_CHECKING:
     from pytest_specgate.core.arms import ArmPair

@@ -12,6 +12,7 @@ from pytest_specgate.core.errors import RecordError, UsageError
 from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.thresholds import (
     AnyThreshold,
+    BaselineThreshold,
     CurveThreshold,
     LimitThreshold,
     OutputsThreshold,
@@ -30,6 +31,7 @@ _TYPES: Final[dict[str, TypeAdapter[AnyThreshold]]] = {
     "limit": TypeAdapter(LimitThreshold),
     "curve": TypeAdapter(CurveThreshold),
     "outputs": TypeAdapter(OutputsThreshold),
+    "baseline": TypeAdapter(BaselineThreshold),
 }
 """What tells stored thresholds apart; fields alone would take a broken one for another."""
 
@@ -38,6 +40,7 @@ _NAMES: Final[dict[type[AnyThreshold], str]] = {
     LimitThreshold: "limit",
     CurveThreshold: "curve",
     OutputsThreshold: "outputs",
+    BaselineThreshold: "baseline",
 }
 
 

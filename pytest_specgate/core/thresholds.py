@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from pydantic import Field, field_validator, model_validator
 
 from pytest_specgate.core import statistics
+from pytest_specgate.core.baseline_threshold import BaselineThreshold
 from pytest_specgate.core.declared import declaration
 from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.floors import CALIBRATED, NoiseFloor, floor_is_calibrated
 from pytest_specgate.core.levels import Level, level_id, level_label
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.noise import (
@@ -17,7 +19,6 @@ from pytest_specgate.core.noise import (
     UNKNOWN_NOISE,
     Noise,
     Scale,
-    declared_noise,
     floor_of,
     linear_scale,
 )
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from pytest_specgate.core.metrics import Metric
+
+__all__ = ["CALIBRATED", "BaselineThreshold", "NoiseFloor"]
 
 OUTPUTS_AGREE: Final = "outputs_agree"
 """Kind, and metric, of the claim that two arms give the same answers."""
@@ -51,42 +54,6 @@ _WORDS: Final = {
     "at_least": "at least",
     "at_most": "at most",
 }
-
-
-@declaration
-class NoiseFloor:
-    """A noise floor: 95 % of single-round A/A differences lie within ±fraction.
-
-    Attributes:
-        fraction: half-width of the floor; 0.004 is 0.4 %, or 0.4 points of a share. `None` for the calibrated one.
-        source: where the figure comes from, quoted in every report that rests on it.
-        points: whether it is in points of a share.
-    """
-
-    fraction: Annotated[float, Field(gt=0, lt=1)] | None
-    source: str = Field(min_length=3)
-    points: bool = False
-
-    @property
-    def noise(self) -> Noise:
-        """The declared floor as a standard deviation with its degrees of freedom; nothing for the calibrated one."""
-        return UNKNOWN_NOISE if self.fraction is None else declared_noise(self.fraction, linear=self.points)
-
-    @property
-    def words(self) -> str:
-        """The floor with its source: ``0.4 % (six A/A windows)``."""
-        if self.fraction is None:
-            return "the calibrated floor"
-        return f"{100 * self.fraction:g} {'points' if self.points else '%'} ({self.source})"
-
-
-def floor_is_calibrated(floor: NoiseFloor | None) -> bool:
-    """Whether a floor is the one that a calibration has measured."""
-    return floor is not None and floor.fraction is None
-
-
-CALIBRATED: Final = NoiseFloor(None, "calibrated by A/A windows")
-"""The floor that ``--specgate-calibrate`` has measured for a host class."""
 
 
 @declaration
@@ -375,5 +342,5 @@ class OutputsThreshold:
 IntervalThreshold: TypeAlias = Threshold | CurveThreshold
 """A claim that rests on intervals, and so shares the error rates of its gate."""
 
-AnyThreshold: TypeAlias = Threshold | LimitThreshold | CurveThreshold | OutputsThreshold
+AnyThreshold: TypeAlias = Threshold | LimitThreshold | CurveThreshold | OutputsThreshold | BaselineThreshold
 """A claim of a gate."""

@@ -14,7 +14,7 @@ from pytest_specgate.core.metrics import measure
 from pytest_specgate.core.profile import MOST_PROCESSES
 from pytest_specgate.core.proof import NOT_AS_DECLARED
 from pytest_specgate.core.quantities import impossible
-from pytest_specgate.core.records import Failure
+from pytest_specgate.core.stored import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from pydantic import PrivateAttr
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.levels import Level
 from pytest_specgate.core.metrics import metric
-from pytest_specgate.core.records import Stored
+from pytest_specgate.core.stored import Stored
 
 
 class Outcome(enum.StrEnum):
@@ -63,6 +63,34 @@ class CurveVerdict(Stored):
     change_high: float | None
 
 
+class BaselineVerdict(Stored):
+    """How today's window stands to those of a baseline.
+
+    Changes are raw changes of the metric between the arms (``relative``) or of the candidate (``absolute``), fractions.
+
+    Attributes:
+        mode: ``relative`` or ``absolute``.
+        today: candidate over reference today, or the level of the candidate in the metric's unit.
+        level: likewise, the mean of the accepted windows.
+        windows: that were accepted; likewise by window, oldest first.
+        since_latest: change since the last accepted window.
+        since_anchor: change since the first one that was ever accepted.
+        anchor_at: when that was measured.
+        latest_at: when the last one was.
+        path: of the baseline file.
+    """
+
+    mode: Literal["relative", "absolute"]
+    today: float
+    level: float
+    windows: tuple[float, ...]
+    since_latest: float
+    since_anchor: float
+    anchor_at: str
+    latest_at: str
+    path: str
+
+
 class Verdict(Stored):
     """The judgement of one threshold.
 
@@ -74,8 +102,8 @@ class Verdict(Stored):
         pair: candidate against reference, by name.
         metric: key in the metric table, or ``outputs_agree``.
         at: load level; of a curve the last one at which the candidate is claimed to be better.
-        kind: ``not_worse``, ``better``, ``equivalent``, ``at_least``, ``at_most``, ``faster_only_up_to`` or
-            ``outputs_agree``.
+        kind: ``not_worse``, ``better``, ``equivalent``, ``at_least``, ``at_most``, ``faster_only_up_to``,
+            ``outputs_agree`` or ``not_worse_than_baseline``.
         points: whether changes are in points of a share (as fractions) instead of relative to the reference.
         limit: the raw change at the margin, a fraction: -0.15 for a throughput that may fall by 15 %; of limits the
             limit in the metric's unit; of ``outputs_agree`` the least share of equal answers; `None` where there is
@@ -112,6 +140,7 @@ class Verdict(Stored):
         factors: of a speed, where an arm speculates.
         residual: log units: what the gated change has beside its factors.
         curve: what each load level shows.
+        baseline: how today's window stands to those accepted before; changes are then changes since the baseline.
         flags: what a reader should know besides.
     """
 
@@ -153,6 +182,7 @@ class Verdict(Stored):
     factors: tuple[FactorVerdict, ...] = ()
     residual: float | None = None
     curve: tuple[CurveVerdict, ...] = ()
+    baseline: BaselineVerdict | None = None
     flags: tuple[str, ...] = ()
 
     _accepted: frozenset[Outcome] = PrivateAttr(default=frozenset({Outcome.PASS}))

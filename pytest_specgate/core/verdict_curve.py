@@ -9,9 +9,9 @@ from pytest_specgate.core.flags import of_company, of_load
 from pytest_specgate.core.known import known_noise
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
-from pytest_specgate.core.records import Failure
 from pytest_specgate.core.rounds import Rounds, rounds_at
 from pytest_specgate.core.statistics import raw_change
+from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.verdict import CurveVerdict, Outcome, Verdict
 from pytest_specgate.core.verdict_parts import OPEN, attached, head, invalid, problem_at
 

@@ -8,7 +8,7 @@ from pytest_specgate.core import validity
 from pytest_specgate.core.flags import of_load
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import measure
-from pytest_specgate.core.records import Failure
+from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.units import amount_text, measured_text
 from pytest_specgate.core.verdict import Outcome, Verdict
 from pytest_specgate.core.verdict_parts import attached, head, invalid, problem_at

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_specgate.core import outputs
 from pytest_specgate.core.levels import level_label
-from pytest_specgate.core.records import Failure
+from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.verdict import Outcome, Verdict
 from pytest_specgate.core.verdict_parts import OPEN, attached, head, invalid, problem_at
 

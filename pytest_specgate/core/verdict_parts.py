@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pytest_specgate.core.arms import ArmPair
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.levels import Level
-    from pytest_specgate.core.records import BootRecord, Failure, WindowRecord
+    from pytest_specgate.core.records import BootRecord, WindowRecord
+    from pytest_specgate.core.stored import Failure
     from pytest_specgate.core.thresholds import AnyThreshold
 
 OPEN: Final = "open"

@@ -25,7 +25,8 @@ from pytest_specgate.core.errors import InvalidError, RecordError
 from pytest_specgate.core.metrics import DEFINITION_VERSION, METRICS
 from pytest_specgate.core.noise import arm_noise
 from pytest_specgate.core.profile import sha256_of
-from pytest_specgate.core.records import ArmNoise, Failure
+from pytest_specgate.core.records import ArmNoise
+from pytest_specgate.core.stored import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ import pytest
 from pytest_specgate.core.calibration import window_of
 from pytest_specgate.core.errors import InvalidError
 from pytest_specgate.core.metrics import METRICS, measure
-from pytest_specgate.core.records import Failure
+from pytest_specgate.core.stored import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

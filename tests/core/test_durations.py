@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.core.durations import boot_seconds
-from pytest_specgate.core.records import Failure
 from pytest_specgate.core.redaction import redacted_arm
+from pytest_specgate.core.stored import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

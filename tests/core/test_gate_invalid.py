@@ -10,7 +10,7 @@ import pytest
 from pytest_specgate.core.counters import CounterPage
 from pytest_specgate.core.identity import REMEDIES, sent_hash
 from pytest_specgate.core.judge import judge, needs_more_rounds
-from pytest_specgate.core.records import Failure
+from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:

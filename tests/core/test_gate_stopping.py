@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.core.judge import identity_of, judge, needs_more_rounds
-from pytest_specgate.core.records import Failure
+from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.verdict import Outcome
 from pytest_specgate.core.verdict_parts import OPEN
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.core.identity import UNSET, compare, observed_fields, sent_hash, shortened
-from pytest_specgate.core.records import Failure
+from pytest_specgate.core.stored import Failure
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

@@ -9,7 +9,7 @@ import pytest
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.measured import MeasuredWindow
 from pytest_specgate.core.metrics import Measured
-from pytest_specgate.core.records import Failure
+from pytest_specgate.core.stored import Failure
 
 if TYPE_CHECKING:
     from pytest_specgate.core.records import PointRecord

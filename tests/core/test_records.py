@@ -14,15 +14,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pytest_specgate.core.arms import ArmPair
-from pytest_specgate.core.records import (
-    SCHEMA_VERSION,
-    BootRecord,
-    Failure,
-    PairRecord,
-    RequestRecord,
-    Stored,
-    WindowRecord,
-)
+from pytest_specgate.core.records import SCHEMA_VERSION, BootRecord, PairRecord, RequestRecord, WindowRecord
+from pytest_specgate.core.stored import Failure, Stored
 
 if TYPE_CHECKING:
     from tests.core.conftest import Build

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_specgate.core import counters
 from pytest_specgate.core.counters import CounterPage
-from pytest_specgate.core.records import Failure
 from pytest_specgate.core.speculation import SpeculationDelta
+from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.validity import boot_problem, point_problem
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 from pytest_specgate.core import counters
 from pytest_specgate.core.errors import ScrapeError
 from pytest_specgate.core.proof import proofs_of_state, speculation_of, unproved
-from pytest_specgate.core.records import Failure
 from pytest_specgate.core.resolved import flattened
+from pytest_specgate.core.stored import Failure
 
 if TYPE_CHECKING:
     from pytest_specgate.core.counters import CounterPage

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_specgate import api, options
+from pytest_specgate import api, option_table, options
 from pytest_specgate.core.noise import arm_noise
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_every_option_about_verdicts_is_in_the_table_once() -> None:
     """The six options that say what is known, planned and skipped stand there, each in the spellings of the code."""
     known = {
         option.flag: [option.flag, *(("-", "-") if option.act else (option.variable, option.ini))]
-        for option in options._OPTIONS
+        for option in option_table.OPTIONS
     }
     listed = option_rows()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_specgate import options
+from pytest_specgate import option_table, options
 from pytest_specgate.adapters.processes import DEFAULT_LIMITS
 from pytest_specgate.core.ports import Server
 from pytest_specgate.testing import FakeSettings, fake_vllm
@@ -97,7 +97,7 @@ def test_logs_are_where_the_page_says(example: GateRun) -> None:
 def test_every_option_about_servers_is_in_the_table() -> None:
     """Each stands there once; whoever adds an option says here or there what it is about."""
     listed = [flag for flag, _, _ in option_rows()]
-    known = {option.flag for option in options._OPTIONS}
+    known = {option.flag for option in option_table.OPTIONS}
 
     assert len(set(listed)) == len(listed)
     assert set(listed) == {flag for flag in known if flag not in NOT_ABOUT_SERVERS}

@@ -15,15 +15,8 @@ from pytest_specgate.core.identity import observed_fields
 from pytest_specgate.core.judge import judge
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.profile import RequestProfile, declared_fields
-from pytest_specgate.core.records import (
-    BootRecord,
-    ClientRecord,
-    Failure,
-    PairRecord,
-    PointRecord,
-    RequestRecord,
-    WindowRecord,
-)
+from pytest_specgate.core.records import BootRecord, ClientRecord, PairRecord, PointRecord, RequestRecord, WindowRecord
+from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.thresholds import NoiseFloor, Threshold
 from pytest_specgate.reporting.messages import Judged, failure_text, window_lines
 

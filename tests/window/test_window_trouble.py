@@ -8,7 +8,7 @@ import pytest
 
 from pytest_specgate.core import counters
 from pytest_specgate.core.errors import ScrapeError, ServerError, ServerStartError, UsageError
-from pytest_specgate.core.records import Failure
+from pytest_specgate.core.stored import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

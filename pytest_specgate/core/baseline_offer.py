@@ -1,0 +1,162 @@
+"""What a window offers to a baseline: figures by round, and what they were measured with."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from pytest_specgate.core.baselines import AcceptedWindow, BaselineValues
+from pytest_specgate.core.confounds import BUILD
+from pytest_specgate.core.errors import InvalidError
+from pytest_specgate.core.levels import level_label
+from pytest_specgate.core.metrics import DEFINITION_VERSION, measure
+from pytest_specgate.core.profile import sha256_of
+from pytest_specgate.core.redaction import redacted_arm
+from pytest_specgate.core.verdict_parts import problem_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import JsonValue
+
+    from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.records import BootRecord, WindowRecord
+    from pytest_specgate.core.thresholds import BaselineThreshold
+
+_UNCOMPARED: Final = ("client_version",)
+"""Fields of a load that may change between windows: versions of libraries that send it, which a baseline outlives."""
+
+_LONG: Final = 4
+
+ZERO: Final = "fell-to-zero"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Offer:
+    """What a window offers to one entry of a baseline.
+
+    Attributes:
+        threshold: that it is for.
+        values: figures by round.
+        definition: what was compared.
+        profile: the load, as it was observed.
+    """
+
+    threshold: BaselineThreshold
+    values: BaselineValues
+    definition: dict[str, JsonValue]
+    profile: dict[str, JsonValue]
+    metric_definition_version: int = DEFINITION_VERSION
+
+    @property
+    def definition_sha256(self) -> str:
+        """Hash of what was compared."""
+        return sha256_of(self.definition)
+
+    @property
+    def profile_sha256(self) -> str:
+        """Hash of the load."""
+        return sha256_of(self.profile)
+
+
+def offer(pair: ArmPair, threshold: BaselineThreshold, record: WindowRecord) -> Offer:
+    """Return what a window offers to the entry of a threshold.
+
+    The pair as such is judgeable (`pytest_specgate.core.judge.pair_problem`).
+
+    Raises:
+        InvalidError: a point cannot be judged, or a figure is missing.
+    """
+    rounds = record.rounds_of(pair)
+    for both in rounds:
+        problem = problem_at(pair, both, record, at=threshold.at)
+        if problem is not None:
+            raise InvalidError(problem.message, reason=problem.reason)
+    reference, candidate = (
+        tuple(_figure(arm, both[side], threshold, record) for both in rounds) if _has(arm, threshold) else ()
+        for side, arm in enumerate(pair.arms)
+    )
+    return Offer(
+        threshold,
+        BaselineValues(window=window_id(record), reference=reference, candidate=candidate),
+        definition=definition_of(pair, record.settings),
+        profile=observed_profile(rounds[0][0]),
+    )
+
+
+def _has(arm: Arm, threshold: BaselineThreshold) -> bool:
+    return arm.speculates or not threshold.row.needs_speculation
+
+
+def _figure(arm: Arm, boot: BootRecord, threshold: BaselineThreshold, record: WindowRecord) -> float:
+    point = boot.point(threshold.at)
+    assert point is not None, "pair_problem() refuses boots without the point"
+    found = measure(threshold.metric, point, record.profile)
+    place = f"arm {arm.name} at {level_label(threshold.at)}, round {boot.round}"
+    if found.value is None or found.value < 0:
+        why = found.missing or f"its value is {found.value}"
+        raise InvalidError(f"{place}: no {threshold.metric}: {why}", reason="missing-metric")
+    if not found.value and not threshold.points:
+        raise InvalidError(f"{place}: {threshold.metric} is 0, and nothing can be compared with that", reason=ZERO)
+    return found.value
+
+
+def definition_of(pair: ArmPair, settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return what a pair compares: both arms but for their names and installs, and what every server was given.
+
+    Installs of the engine are left out, since baselines are there to be compared across them.
+    """
+    reference, candidate = (
+        {path: value for path, value in redacted_arm(arm).flat().items() if path != "engine"} for arm in pair.arms
+    )
+    return {"reference": reference, "candidate": candidate, "varies": list(pair.paths), "settings": dict(settings)}
+
+
+def observed_profile(boot: BootRecord) -> dict[str, JsonValue]:
+    """Return the load as it was put on a boot: all that may tell windows apart, long lists by their hash."""
+    return shortened_profile(boot.profile)
+
+
+def shortened_profile(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the fields of a load as baselines keep them."""
+    return {name: _short(value) for name, value in fields.items() if name not in _UNCOMPARED}
+
+
+def _short(value: JsonValue) -> JsonValue:
+    """Return a list of equal values as that value and its count, another long one as its hash and length."""
+    if not isinstance(value, list) or len(value) <= _LONG:
+        return value
+    if all(item == value[0] for item in value):
+        return {"each": value[0], "count": len(value)}
+    return {"sha256": sha256_of(value), "count": len(value)}
+
+
+def window_id(record: WindowRecord) -> str:
+    """Return the name of a window, the same for every copy of its record; names sort by time."""
+    return f"{record.created_at}-{record.profile.fingerprint()}"
+
+
+def accepted_window(
+    record: WindowRecord, *, record_sha256: str, accepted_at: str, reason: str, regression: bool
+) -> AcceptedWindow:
+    """Return where the figures of a window come from.
+
+    Args:
+        record: of the window.
+        record_sha256: of its file.
+        accepted_at: wall-clock time, ISO 8601 with zone.
+        reason: why it is accepted.
+        regression: whether it is accepted although it is worse.
+    """
+    engine = {
+        arm: {name: value for name, value in facts.items() if name in BUILD} for arm, facts in record.engine.items()
+    }
+    return AcceptedWindow(
+        measured_at=record.created_at,
+        accepted_at=accepted_at,
+        reason=reason,
+        record_sha256=record_sha256,
+        commit=record.commit,
+        engine=engine,
+        regression=regression,
+    )
