@@ -185,8 +185,9 @@ def not_worse_than_baseline(  # noqa: PLR0913  - the claim, and what two windows
 ) -> BaselineThreshold:
     """Claim that this window is not worse than those that were accepted as its baseline, by more than a margin.
 
-    It is judged once, when the window has ended, by how far the accepted windows lie apart: three or more, or a declared
-    floor across windows. Baselines are written by ``pytest --specgate-baseline=new`` or ``specgate baseline accept``.
+    It is judged once, when the window has ended, by how far the accepted windows lie apart: three or more, or by a
+    declared floor across windows. Baselines are written by ``pytest --specgate-baseline=new`` or
+    ``specgate baseline accept``.
 
     Args:
         metric: name in the metric table.

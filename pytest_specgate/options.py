@@ -104,8 +104,9 @@ class GateOptions:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The options that were set, as they would be typed, without secrets: to run something again alike."""
-        return tuple(_typed(flag, text) for flag, text in self.texts.items())
+        """The options that were set, as they would be typed, without secrets: to measure alike, and anew."""
+        texts = {flag: text for flag, text in self.texts.items() if flag != _RESUME}
+        return tuple(_typed(flag, text) for flag, text in texts.items())
 
     @property
     def has_calibrations(self) -> bool:
@@ -127,6 +128,7 @@ class GateOptions:
 OPTIONS_KEY: Final = pytest.StashKey[GateOptions]()
 
 
+_RESUME: Final = "--specgate-resume"
 _WORDS: Final = {"--specgate-engine-args": True, "--specgate-engine-command": False, "--specgate-engine-env": False}
 """Options that are read as words; whether an argument among them may have several values."""
 

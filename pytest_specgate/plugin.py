@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_specgate.collection import seen_of
 from pytest_specgate.fixtures import (
     SESSION_KEY,
     session_of,
@@ -21,7 +22,7 @@ from pytest_specgate.names import EXPECTED_PROPERTY, GATE_MARK, OUTCOME_PROPERTY
 from pytest_specgate.options import OPTIONS_KEY, add_options, read_options
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
 __all__ = ["specgate_threshold", "specgate_window", "verdict", "vllm_server"]
 
@@ -39,8 +40,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Freeze the options and name the marks."""
     config.stash[OPTIONS_KEY] = read_options(config)
+    _refuse_writing_workers(config)
     for mark in _MARKS:
         config.addinivalue_line("markers", mark)
+
+
+def _refuse_writing_workers(config: pytest.Config) -> None:
+    """Refuse to write baselines under xdist: two workers would write one file."""
+    mode = config.stash[OPTIONS_KEY].baseline
+    if mode in {"new", "all", "prune"} and (
+        hasattr(config, "workerinput") or config.getoption("dist", default="no") != "no"
+    ):
+        raise pytest.UsageError(f"--specgate-baseline={mode} writes files, and workers would do it twice: use -n 0")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -57,12 +68,20 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """Show a mistake in a gate file as one sentence with its place."""
     report = yield
+    if report.passed and isinstance(collector, pytest.Module):
+        seen_of(collector.config).modules.add(collector.path)
     call = getattr(report, "call", None)
     if report.failed and call is not None and call.excinfo is not None:
         from pytest_specgate.translate import place_and_sentence  # noqa: PLC0415  - only mistakes pay for it
 
         report.longrepr = place_and_sentence(call.excinfo, collector.config.rootpath) or report.longrepr
     return report
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Take note that items were left out: this run cannot tell what is there for nothing."""
+    for item in items[:1]:
+        seen_of(item.config).deselected = True
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -73,17 +92,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError(
             "--specgate-calibrate found no gate and no @measured test: there is nothing to calibrate"
         )
-    if gated:
+    alone = options.resume is not None and not session.testsfailed
+    if gated or options.baseline == "prune" or alone:
         session_of(session.config).plan(session.items, check=not session.config.getoption("collectonly"))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Print what would be done, and do nothing, if that is all that was asked for."""
-    gates = session.config.stash.get(SESSION_KEY, None)
-    if gates is None or session.config.option.collectonly or not session.config.stash[OPTIONS_KEY].plan:
+    """Print what would be done, or remove baselines, and do nothing more, if that is all that was asked for."""
+    gates, options = session.config.stash.get(SESSION_KEY, None), session.config.stash[OPTIONS_KEY]
+    if gates is None or session.config.option.collectonly or not (options.plan or options.baseline == "prune"):
         return None
-    gates.show_plan()
+    if options.plan:
+        gates.show_plan()
+    else:
+        gates.prune(session.config)
     return True
 
 
@@ -122,6 +145,9 @@ def pytest_runtest_makereport(
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Let no exit status of 0 stand beside a verdict that was not accepted."""
     gates = session.config.stash.get(SESSION_KEY, None)
+    pruned = session.config.stash[OPTIONS_KEY].baseline == "prune"
+    if pruned and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK
     if gates is not None and gates.refused and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -8,6 +8,7 @@ from pytest_specgate.core.corpus import build_prompts
 from pytest_specgate.core.metrics import DEFINITION_VERSION
 from pytest_specgate.core.profile import declared_fields, messages_of, sha256_of, sha256_of_text
 from pytest_specgate.core.prompt_files import PromptFile, token_ids
+from pytest_specgate.core.redaction import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +62,8 @@ class Prompter:
         return self._made.repetitiveness.get(at) if self._made else None
 
     def fields(self, arm: Arm, server: Server) -> ProfileFields:
-        """Return the request profile as far as it is known before the first request."""
-        return {
+        """Return the request profile as far as it is known before the first request, without secrets."""
+        known: ProfileFields = {
             **declared_fields(self.profile),
             "prompt_source_sha256": self.requests(server).source_sha256,
             "model": arm.model,
@@ -72,6 +73,7 @@ class Prompter:
             "client_version": self._ports.host.client_version(),
             "metric_definition_version": DEFINITION_VERSION,
         }
+        return {name: redacted(value, name=name) for name, value in known.items()}
 
     def _make(self, server: Server) -> PromptSet:
         profile = self.profile

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shlex
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from pytest_specgate.baseline_session import BaselineClaims
+from pytest_specgate.collection import is_gone, left_out
 from pytest_specgate.core.arms import ArmPair, arms_of
+from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE
 from pytest_specgate.core.errors import InvalidError, RecordError, UsageError
 from pytest_specgate.core.judge import first_point_problem, judge, pair_problem
 from pytest_specgate.core.redaction import redacted_text
 from pytest_specgate.core.verdict import Outcome, UnexpectedOutcomeError
 from pytest_specgate.gate_items import as_typed, gate_of, pairs_of, refuse_strange_gate, threshold_of
 from pytest_specgate.names import EXPECTED_PROPERTY
+from pytest_specgate.reporting.baselines import closed_text
 from pytest_specgate.reporting.calibration import calibration_lines
 from pytest_specgate.reporting.messages import Judged, failure_text, outcome_line, window_lines
 from pytest_specgate.reporting.plan import PlannedWindow, plan_lines
 from pytest_specgate.reporting.properties import pair_properties, properties
-from pytest_specgate.session_window import Window
+from pytest_specgate.session_window import Window, go_on
 from pytest_specgate.translate import one_sentence
 from pytest_specgate.window import CalibrationPlan
 
@@ -46,6 +51,7 @@ class GateSession:
         self._windows: list[Window] = []
         self._thresholds = 0
         self._own: dict[tuple[str, str], Verdict] = {}
+        self._claims = BaselineClaims(options, wiring, say=say)
 
     def plan(self, items: Sequence[pytest.Item], *, check: bool) -> None:
         """Find out which windows the collected items need.
@@ -59,35 +65,68 @@ class GateSession:
             if check:
                 self._wiring.check([pair for window in self._windows for pair in window.pairs])
                 self._foresee()
+                self._look_for_unclaimed(items)
         except (UsageError, RecordError) as error:
             raise pytest.UsageError(str(error)) from None
         if check:
             self._thresholds = sum(threshold_of(item) is not None for item in items)
+            for item in items:
+                self._demand(item)
+
+    def _demand(self, item: pytest.Item) -> None:
+        """Take note that an item's window has to be measured, unless nothing measured could change its verdict."""
+        pairs, gate, threshold = self.pairs(item), self.gate(item), threshold_of(item)
+        if not pairs:
+            return
+        window = self._window_of(pairs)
+        closed = self._claims.closed(window, gate, threshold) if gate and threshold else None
+        window.wanted = window.wanted or closed is None
+
+    def _look_for_unclaimed(self, items: Sequence[pytest.Item]) -> None:
+        """Say which baselines no gate claims, if this run can tell."""
+        asked = self._options.baseline not in {"off", "prune"} and self._options.calibrate is None
+        if items and asked and not left_out(items[0].config):
+            gone = functools.partial(is_gone, items[0].config)
+            self._claims.look_for_unclaimed(self._gates(), gone=gone, strict=self._options.strict)
+
+    def _gates(self) -> list[Gate]:
+        return [gate for window in self._windows for gate in window.gates.values()]
+
+    def prune(self, config: pytest.Config) -> None:
+        """Remove baselines that no gate claims.
+
+        Raises:
+            pytest.UsageError: this run cannot tell which these are, or a baseline cannot be read.
+        """
+        why = left_out(config)
+        if why:
+            raise pytest.UsageError(f"--specgate-baseline=prune needs a whole run, and {why}: name files or folders")
+        try:
+            self._claims.prune(self._gates(), gone=functools.partial(is_gone, config))
+        except RecordError as error:
+            raise pytest.UsageError(str(error)) from None
 
     def _foresee(self) -> None:
         """Find out what can be decided by what is known of the noise, before anything is started.
 
         Raises:
             UsageError: a threshold can never be decided; under strict also a margin that is too fine, or an attached
-                arm that is to be calibrated.
-            RecordError: the calibrations of this machine cannot be read.
+                arm that is to be calibrated; no window can go on with the record that was named.
+            RecordError: the calibrations of this machine, or that record, cannot be read.
         """
+        go_on(self._windows, self._wiring, self._options)
         for window in self._windows:
             if self._options.calibrate is not None:
-                self._refuse_attached(window)
+                window.refuse_attached(self._options)
                 continue
-            window.noise = self._wiring.noise(window.arms, window.profile)
+            self._claims.foresee(window)
+            window.settle(self._wiring)
             for gate in window.gates.values():
                 gate.check_decidable(window.noise, attached=self._options.attached_of(gate.pair))
                 for sentence in gate.too_fine(window.noise):
                     if self._options.strict:
                         raise UsageError(f"{gate.id}: {sentence}")
                     self._say(f"{gate.id}: {sentence}")
-
-    def _refuse_attached(self, window: Window) -> None:
-        attached = [name for pair in window.pairs for name in self._options.attached_of(pair)]
-        if attached:
-            raise UsageError(f"{attached[0]} is attached: a server that is not booted anew cannot be calibrated")
 
     def show_plan(self) -> None:
         """Say what the session would do."""
@@ -97,6 +136,7 @@ class GateSession:
                 self._wiring.boot_seconds(window.arms, window.profile),
             )
             for window in self._windows
+            if window.wanted
         ]  # fmt: skip
         for line in plan_lines(windows, budget_s=self._options.budget_s):
             self._say(line)
@@ -115,6 +155,7 @@ class GateSession:
                 self._windows.append(window)
             window.add(pair)
             if gate is not None and gate.pair.key == pair.key:
+                self._claims.take(gate, threshold_of(item))
                 known = window.gates.setdefault(gate.id, gate)
                 if (known.pair.key, known.thresholds) != (gate.pair.key, gate.thresholds):
                     raise UsageError(f"two different gates are called {gate.id}; rename one")
@@ -226,12 +267,21 @@ class GateSession:
         gate, threshold = self.gate(item), threshold_of(item)
         if gate is None or threshold is None:
             raise UsageError(f"{item.nodeid} asks for a verdict, but is no gate: decorate it with @gate(pair, ...)")
-        self.measured(item)
         key = (gate.id, threshold.id)
+        if (closed := self._closed(item)) is not None:
+            return self._own.setdefault(key, closed)
+        self.measured(item)
         if key not in self._own:
             verdicts = self.window(item).verdicts[gate.id]
             self._own[key] = verdicts[gate.thresholds.index(threshold)].model_copy()
         return self._own[key]
+
+    def _closed(self, item: pytest.Item) -> Verdict | None:
+        """Return the verdict of an item whose window need not be measured; `None` where it is."""
+        gate, threshold, window = self.gate(item), threshold_of(item), self._window_of(self.pairs(item))
+        if window.wanted or gate is None or threshold is None:
+            return None
+        return self._claims.closed(window, gate, threshold)
 
     def refuse_unreadable(self, item: pytest.Item) -> None:
         """Fail a ``@measured`` test whose window is invalid, whatever fixtures it asks for."""
@@ -245,15 +295,20 @@ class GateSession:
 
     def _skipped(self, verdict: Verdict) -> bool:
         """Whether a verdict is reported as skipped: it could not be decided, and the user wants no failure of that."""
-        undecided = verdict.outcome == Outcome.INCONCLUSIVE and not verdict.expected
-        return undecided and self._options.skip_inconclusive
+        if verdict.outcome != Outcome.INCONCLUSIVE or verdict.expected:
+            return False
+        missing = verdict.reason == NO_BASELINE and self._options.skip_missing_baseline
+        return missing or verdict.reason == BASELINES_OFF or self._options.skip_inconclusive
 
     def prepare(self, item: pytest.Item) -> None:
         """Measure what an item judges, and put its verdict into the junit properties."""
+        gate = cast("Gate", self.gate(item))
         with one_sentence():
+            self._claims.settle(gate, threshold_of(item), lambda: self.measured(item))
             verdict = self.verdict(item)
-        gate, record = cast("Gate", self.gate(item)), self.measured(item).record
-        found = [*properties(verdict), *pair_properties(gate.pair, record)]
+        found = [*properties(verdict)]
+        if self._closed(item) is None:
+            found += pair_properties(gate.pair, self.measured(item).record)
         known = {name for name, _ in item.user_properties}
         item.user_properties += [entry for entry in found if entry[0] not in known]
 
@@ -294,8 +349,11 @@ class GateSession:
             item.user_properties.append((EXPECTED_PROPERTY, "yes"))
 
     def _failure_text(self, item: pytest.Item) -> str:
-        gate, measured = cast("Gate", self.gate(item)), self.measured(item)
+        gate = cast("Gate", self.gate(item))
         again = redacted_text(" ".join(["pytest", shlex.quote(as_typed(item)), *self._options.given]))
+        if self._closed(item) is not None:
+            return closed_text(self.verdict(item), again=again)
+        measured = self.measured(item)
         return failure_text(
             self.verdict(item), gate=gate, record=measured.record, record_path=measured.path, again=again
         )

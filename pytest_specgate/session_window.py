@@ -6,18 +6,25 @@ import dataclasses
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_specgate.core.arms import arms_of
-from pytest_specgate.window import WindowPlan
+from pytest_specgate.core.errors import UsageError
+from pytest_specgate.window import WindowFacts, WindowPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.baseline_update import Update
+    from pytest_specgate.core.baselines import BaselineFile, KnownBaseline
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.measured import Calibrated, MeasuredWindow
     from pytest_specgate.core.ports import Server
     from pytest_specgate.core.profile import RequestProfile
     from pytest_specgate.core.records import ArmNoise
+    from pytest_specgate.core.resume import TakenOver
+    from pytest_specgate.core.thresholds import BaselineThreshold
     from pytest_specgate.core.verdict import Verdict
+    from pytest_specgate.options import GateOptions
     from pytest_specgate.window import CalibrationPlan
 
 
@@ -33,6 +40,42 @@ class Wiring(Protocol):
         Raises:
             RecordError: they cannot be read.
         """
+
+    def resumed(self, record: Path, plans: Sequence[WindowPlan]) -> tuple[int, TakenOver]:
+        """Return which window goes on with the record of one that died, by its place, and what it takes over.
+
+        Raises:
+            RecordError: the record cannot be read.
+            UsageError: no window can go on with it.
+        """
+
+    def baselines(self, gates: Iterable[Gate]) -> tuple[KnownBaseline, ...]:
+        """Return what is known of the baselines that some gates are judged against.
+
+        Raises:
+            RecordError: one cannot be read.
+        """
+
+    def baseline_update(self, gate: Gate, thresholds: Sequence[BaselineThreshold], measured: MeasuredWindow) -> Update:
+        """Return what a measured window would change in the baseline of a gate.
+
+        Raises:
+            SpecgateError: the window must not be judged, or the baseline is of another load or other arms.
+        """
+
+    def save_baseline(self, update: Update) -> str:
+        """Write an update, and return the path of its file."""
+
+    def unclaimed_baselines(self, gates: Iterable[Gate], *, gone: Callable[[str], bool]) -> Iterator[Unclaimed]:
+        """Yield what no gate claims in the baseline files of all classes of machine.
+
+        Args:
+            gates: all there are, where `gone` is true.
+            gone: whether the file that a gate's id names was collected whole, or is no more.
+        """
+
+    def prune_baseline(self, unclaimed: Unclaimed) -> None:
+        """Remove what no gate claims."""
 
     def boot_seconds(self, arms: Sequence[Arm], profile: RequestProfile) -> Mapping[str, float] | None:
         """Return what a boot of each arm took in an earlier window; `None` where none tells."""
@@ -50,13 +93,38 @@ class Wiring(Protocol):
         """Stop the server that `server` started, if it still runs."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unclaimed:
+    """What no gate claims in a baseline file.
+
+    Attributes:
+        path: of the file, as a user would type it.
+        file: what stands there.
+        entries: those that no gate claims.
+    """
+
+    path: str
+    file: BaselineFile
+    entries: frozenset[str]
+
+    @property
+    def sentence(self) -> str:
+        """What is there for nothing."""
+        names = ", ".join(sorted(self.entries))
+        whole = "which is no gate any more" if self.entries == self.file.entries.keys() else "which does not claim it"
+        return f"{self.path}: {names} of {self.file.gate}, {whole}"
+
+
 @dataclasses.dataclass(slots=True)
 class Window:
-    """A window of this session: its plan, and what came of it."""
+    """A window of this session: its plan, and what came of it; `wanted` if anything that it measures is asked for."""
 
     pairs: list[ArmPair] = dataclasses.field(default_factory=list)
     strict: bool = False
     noise: tuple[ArmNoise, ...] = ()
+    baselines: tuple[KnownBaseline, ...] = ()
+    taken: TakenOver | None = None
+    wanted: bool = False
     gates: dict[str, Gate] = dataclasses.field(default_factory=dict)
     measured: MeasuredWindow | None = None
     calibrated: Calibrated | None = None
@@ -66,7 +134,37 @@ class Window:
     @property
     def plan(self) -> WindowPlan:
         """What has to be measured."""
-        return WindowPlan(tuple(self.pairs), tuple(self.gates.values()), strict=self.strict, noise=self.noise)
+        facts = WindowFacts(baselines=self.baselines)
+        return WindowPlan(
+            tuple(self.pairs),
+            tuple(self.gates.values()),
+            strict=self.strict,
+            noise=self.noise,
+            facts=facts,
+            taken=self.taken,
+        )
+
+    def settle(self, wiring: Wiring) -> None:
+        """Find out by what the window is judged: what was known when it began, if it goes on with another.
+
+        Raises:
+            RecordError: the calibrations of this machine cannot be read.
+        """
+        if self.taken is None:
+            self.noise = wiring.noise(self.arms, self.profile)
+        else:
+            self.noise, self.baselines = self.taken.noise, self.taken.baselines
+
+    def refuse_attached(self, options: GateOptions) -> None:
+        """Raise `UsageError` if an arm cannot be calibrated."""
+        attached = [name for pair in self.pairs for name in options.attached_of(pair)]
+        if attached:
+            raise UsageError(f"{attached[0]} is attached: a server that is not booted anew cannot be calibrated")
+
+    def baseline(self, gate: Gate, threshold: BaselineThreshold) -> KnownBaseline | None:
+        """Return what is known of the baseline of a claim."""
+        mine = (gate.id, threshold.entry_id)
+        return next((known for known in self.baselines if (known.gate, known.entry_id) == mine), None)
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -92,3 +190,21 @@ class Window:
         """Take a pair in, once."""
         if not self.has(pair):
             self.pairs.append(pair)
+
+
+def go_on(windows: Sequence[Window], wiring: Wiring, options: GateOptions) -> None:
+    """Let the window that fits go on with the record of one that died, if the user has named it.
+
+    Raises:
+        RecordError: it cannot be read.
+        UsageError: no window can go on with it, or nothing is to be measured.
+    """
+    if options.resume is None:
+        return
+    for given, flag in ((options.calibrate is not None, "--specgate-calibrate"), (options.plan, "--specgate-plan")):
+        if given:
+            raise UsageError(f"{flag} and --specgate-resume exclude each other: leave one of them out")
+    if not windows:
+        raise UsageError("--specgate-resume found no gate and no @measured test: there is nothing to go on with")
+    place, taken = wiring.resumed(options.resume, [window.plan for window in windows])
+    windows[place].taken = taken

@@ -12,23 +12,48 @@ from typing import TYPE_CHECKING
 from pytest_specgate.boot import Boot
 from pytest_specgate.core.arms import arms_of, boot_order
 from pytest_specgate.core.confounds import told
-from pytest_specgate.core.differences import compacted
+from pytest_specgate.core.differences import StartUp, compacted
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.judge import judge, needs_more_rounds
+from pytest_specgate.core.judge import judge
 from pytest_specgate.core.records import BootRecord, PairRecord, StartUpRecord, WindowRecord
 from pytest_specgate.core.redaction import redacted_arm, redacted_profile
+from pytest_specgate.core.stopping import broken, open_pairs
 from pytest_specgate.core.stored_gates import stored_gate
 from pytest_specgate.prompting import Prompter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import JsonValue
 
     from pytest_specgate.core.arms import Arm, ArmPair
-    from pytest_specgate.core.differences import StartUp
+    from pytest_specgate.core.baselines import KnownBaseline
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.ports import Ports
     from pytest_specgate.core.profile import RequestProfile
-    from pytest_specgate.core.records import ArmNoise
+    from pytest_specgate.core.records import ArmNoise, Continuation
+    from pytest_specgate.core.resume import TakenOver
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WindowFacts:
+    """What is known of a window before it runs, and kept in its record.
+
+    Attributes:
+        host_class: name of the class of the machine.
+        settings: what every server of the session is given, without secrets.
+        commit: of the project that is measured; empty where it is not known.
+        attempt: how many windows were measured of this pair of builds with this load, this one included.
+        baselines: what its gates are judged against.
+        continued: what earlier runs measured of this window before they died.
+    """
+
+    host_class: str = ""
+    settings: Mapping[str, JsonValue] = dataclasses.field(default_factory=dict)
+    commit: str = ""
+    attempt: int = 1
+    baselines: tuple[KnownBaseline, ...] = ()
+    continued: tuple[Continuation, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +67,8 @@ class WindowPlan:
         noise: calibrations of this machine that apply.
         until_s: time, on the host's clock, after which no round is begun that would not end before it; `None` for none.
         round_s: what a round took in an earlier window; 0.0 where none tells.
+        facts: what is known of the window before it runs.
+        taken: what an earlier run measured of it, to go on with; `None` begins anew.
     """
 
     pairs: tuple[ArmPair, ...]
@@ -50,6 +77,8 @@ class WindowPlan:
     noise: tuple[ArmNoise, ...] = ()
     until_s: float | None = None
     round_s: float = 0.0
+    facts: WindowFacts = WindowFacts()
+    taken: TakenOver | None = None
 
     def __post_init__(self) -> None:
         if len({pair.profile.fingerprint() for pair in self.pairs}) != 1:
@@ -66,21 +95,14 @@ class WindowPlan:
         """Rounds at most."""
         return max(pair.rounds for pair in self.pairs)
 
+    @property
+    def rounds_taken(self) -> int:
+        """Rounds that an earlier run has measured."""
+        return self.taken.rounds if self.taken is not None else 0
+
     def open_pairs(self, record: WindowRecord, *, rounds_done: int) -> tuple[ArmPair, ...]:
         """Return the pairs that need another round."""
-        return tuple(pair for pair in self.pairs if rounds_done < pair.rounds and self._open(pair, record))
-
-    def broken(self, pair: ArmPair, record: WindowRecord) -> bool:
-        """Whether a boot of a pair failed: it is invalid then, and more boots would only cost time."""
-        return any(boot.failure for boots in record.boots_for(pair) for boot in boots)
-
-    def _open(self, pair: ArmPair, record: WindowRecord) -> bool:
-        if not record.boots:
-            return True
-        if self.broken(pair, record):
-            return False
-        own = [gate for gate in self.gates if gate.pair.key == pair.key]
-        return not own or any(needs_more_rounds(judge(gate, record, final=False)) for gate in own)
+        return open_pairs(self.pairs, self.gates, record, rounds_done=rounds_done)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,14 +129,22 @@ def measure(plan: WindowPlan, ports: Ports) -> WindowRecord:
         UsageError: something in the declaration cannot be carried out (no prompt of this length, say).
     """
     run = _Run(ports, arms=arms_of(plan.pairs), profile=plan.profile)
+    if plan.taken is not None:
+        run.take_over(plan.taken)
     run.keep(
         strict=plan.strict,
         pairs=tuple(map(PairRecord.of, plan.pairs)),
         noise=plan.noise,
         gates=tuple(map(stored_gate, plan.gates)),
+        host_class=plan.facts.host_class,
+        settings=dict(plan.facts.settings),
+        commit=plan.facts.commit,
+        attempt=plan.facts.attempt,
+        baselines=plan.facts.baselines,
+        continued=plan.facts.continued,
     )
     longest_s = plan.round_s
-    for number in range(1, plan.rounds + 1):
+    for number in range(plan.rounds_taken + 1, plan.rounds + 1):
         pairs = plan.open_pairs(run.record, rounds_done=number - 1)
         began_s = ports.host.clock_s()
         if pairs and plan.until_s is not None and began_s + longest_s > plan.until_s:
@@ -158,7 +188,7 @@ def _boot_for(plan: WindowPlan, run: _Run, pairs: Sequence[ArmPair], place: _Pla
     Nothing more is booted beside a server that could not be ended: two would share the machine.
     """
     mine = [pair for pair in pairs if place.arm in pair.arms]
-    if run.left_running or all(plan.broken(pair, run.record) for pair in mine):
+    if run.left_running or all(broken(pair, run.record) for pair in mine):
         return
     run.begin(place, of=plan.rounds)
     run.boot(place, pairs=tuple(pair.title for pair in mine))
@@ -195,6 +225,14 @@ class _Run:
         """Change the record, and store it."""
         self.record = self.record.model_copy(update=changes)
         self._ports.store.save(self.record)
+
+    def take_over(self, taken: TakenOver) -> None:
+        """Go on with what an earlier run has measured; it is stored with what is kept next."""
+        self.say(taken.sentence)
+        starts = (boot.startup for boot in taken.boots if boot.startup is not None)
+        # The first of a record is whole: what is stored of all others is in what they differ from it.
+        self._first_start = next((StartUp(start.config, start.lines) for start in starts), None)
+        self.record = self.record.model_copy(update={"boots": taken.boots})
 
     def say(self, line: str) -> None:
         """Tell a waiting user."""

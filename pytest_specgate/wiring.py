@@ -7,10 +7,12 @@ import dataclasses
 import functools
 import math
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_specgate.adapters.attached import AttachingEngine, check_addresses
 from pytest_specgate.adapters.client import HttpLoadDriver
+from pytest_specgate.adapters.commit import commit_of
 from pytest_specgate.adapters.engines import IMAGE_DIGEST
 from pytest_specgate.adapters.host import LocalHost
 from pytest_specgate.adapters.job_devices import JobDevices
@@ -23,6 +25,7 @@ from pytest_specgate.adapters.scrape import HttpPages
 from pytest_specgate.adapters.server import EngineOptions, VllmEngine
 from pytest_specgate.adapters.state import ServerNotes, state_folder
 from pytest_specgate.adapters.storage import FileStore, NoiseFile, latest_records, window_name
+from pytest_specgate.baseline_wiring import SessionBaselines, short
 from pytest_specgate.core.arms import arms_of
 from pytest_specgate.core.calibration import window_of
 from pytest_specgate.core.durations import boot_seconds
@@ -32,19 +35,25 @@ from pytest_specgate.core.measured import Calibrated, MeasuredWindow
 from pytest_specgate.core.ports import Ports
 from pytest_specgate.core.redaction import redacted
 from pytest_specgate.core.secret_words import redacted_words
+from pytest_specgate.resume_wiring import SessionHistory
 from pytest_specgate.window import calibrate, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from pydantic import JsonValue
 
     from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.baseline_update import Update
+    from pytest_specgate.core.baselines import KnownBaseline
+    from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.ports import Server
     from pytest_specgate.core.profile import RequestProfile
     from pytest_specgate.core.records import ArmNoise
+    from pytest_specgate.core.resume import TakenOver
+    from pytest_specgate.core.thresholds import BaselineThreshold
     from pytest_specgate.options import GateOptions
+    from pytest_specgate.session_window import Unclaimed
     from pytest_specgate.window import CalibrationPlan, WindowPlan
 
 
@@ -116,7 +125,55 @@ class LocalWiring:
     @functools.cached_property
     def _noise_file(self) -> NoiseFile:
         """The calibrations of this class of machine."""
-        return NoiseFile(self._options.baselines, host_class(facts_of(self._host.facts())))
+        return NoiseFile(self._options.baselines, self._host_class)
+
+    @functools.cached_property
+    def _host_class(self) -> str:
+        """The class of this machine: by its facts, unless the user names it."""
+        return self._options.host_class or host_class(facts_of(self._host.facts()))
+
+    @functools.cached_property
+    def _baselines(self) -> SessionBaselines:
+        return SessionBaselines(self._options, host_class=self._host_class, settings=self._settings)
+
+    @functools.cached_property
+    def _history(self) -> SessionHistory:
+        """What earlier windows mean for this session; the project's commit is that before it writes anything."""
+        return SessionHistory(
+            self._options.results,
+            host=self._host,
+            host_class=self._host_class,
+            settings=self._settings,
+            commit=commit_of(self._root, self._environment),
+        )
+
+    def resumed(self, record: Path, plans: Sequence[WindowPlan]) -> tuple[int, TakenOver]:
+        """Return which window goes on with the record of one that died, by its place, and what it takes over."""
+        return self._history.resumed(record, plans, self._engine(self._options.results))
+
+    def baselines(self, gates: Iterable[Gate]) -> tuple[KnownBaseline, ...]:
+        """Return what is known of the baselines that some gates are judged against.
+
+        Raises:
+            RecordError: one cannot be read.
+        """
+        return self._baselines.known(gates)
+
+    def baseline_update(self, gate: Gate, thresholds: Sequence[BaselineThreshold], measured: MeasuredWindow) -> Update:
+        """Return what a measured window would change in the baseline of a gate; nothing is written."""
+        return self._baselines.update(gate, thresholds, measured, now=self._host.now())
+
+    def save_baseline(self, update: Update) -> str:
+        """Write an update, and return the path of its file."""
+        return self._baselines.save(update)
+
+    def unclaimed_baselines(self, gates: Iterable[Gate], *, gone: Callable[[str], bool]) -> Iterator[Unclaimed]:
+        """Yield what no gate claims in the baseline files of all classes of machine."""
+        return self._baselines.unclaimed(gates, gone=gone)
+
+    def prune_baseline(self, unclaimed: Unclaimed) -> None:
+        """Remove what no gate claims."""
+        self._baselines.prune(unclaimed)
 
     def noise(self, arms: Sequence[Arm], profile: RequestProfile) -> tuple[ArmNoise, ...]:
         """Return the calibrations of this machine that apply to some arms; none where one of them runs elsewhere.
@@ -148,9 +205,10 @@ class LocalWiring:
         within = plan
         if (until_s := self._deadline_s()) is not None:
             times = self.boot_seconds(arms_of(plan.pairs), plan.profile) or {}
-            within = dataclasses.replace(plan, until_s=until_s, round_s=math.fsum(times.values()))
+            within = dataclasses.replace(within, until_s=until_s, round_s=math.fsum(times.values()))
         with self._ports(plan.profile, say) as (ports, path):
-            return MeasuredWindow(measure(within, ports), path)
+            facts = self._history.facts(plan, ports.engine, record=Path(path))
+            return MeasuredWindow(measure(dataclasses.replace(within, facts=facts), ports), path)
 
     def calibrate(self, plan: CalibrationPlan, say: Callable[[str], None]) -> Calibrated:
         """Run A/A windows, and add what they tell to the calibrations of this machine.
@@ -190,7 +248,7 @@ class LocalWiring:
         with self._lock:
             ports = Ports(
                 engine=self._engine(folder),
-                load=HttpLoadDriver(),
+                load=HttpLoadDriver(keep_answers=self._options.keep_answers, chunk_times=self._options.chunk_times),
                 pages=HttpPages(),
                 prompts=LocalPrompts(self._root),
                 host=self._host,
@@ -201,6 +259,7 @@ class LocalWiring:
                 yield ports, short(store.path)
             except KeyboardInterrupt:
                 say(f"interrupted; what was measured so far is in {short(store.path)}")
+                say(f"to go on after its last whole round: the same run, and --specgate-resume={short(store.path)}")
                 raise
 
     def server(self, arm: Arm) -> Server:
@@ -263,12 +322,6 @@ class LocalWiring:
                 say=self._say,
             )
         )
-
-
-def short(path: Path) -> str:
-    """Return a path as a user in this folder would type it."""
-    here = path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

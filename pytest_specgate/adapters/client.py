@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+import dataclasses
 import functools
 import math
 from time import perf_counter_ns
@@ -40,12 +41,23 @@ _ERROR_LENGTH: Final = 2000
 _REFUSAL_LENGTH: Final = 310
 """Pages of text in the body of a refusal do not become the message."""
 
+_NOT_KEPT: Final = " (more is not kept: it may quote the answer)"
+
 _OPENED_BEFOREHAND: Final = 32
 """Connections that an open loop starts with; it opens more as it needs them."""
 
 
 class HttpLoadDriver:
-    """Port `LoadDriver`."""
+    """Port `LoadDriver`.
+
+    Args:
+        keep_answers: whether records carry the texts of greedy answers; without, nothing of any answer leaves it.
+        chunk_times: whether records carry the time of every token event.
+    """
+
+    def __init__(self, *, keep_answers: bool = True, chunk_times: bool = False) -> None:
+        self._keep_answers = keep_answers
+        self._chunk_times = chunk_times
 
     def run_point(self, server: Server, bodies: Sequence[bytes], *, at: Level, profile: RequestProfile) -> PointLoad:
         """Send bodies in order; return one record each, in sending order, failed ones too.
@@ -55,14 +67,20 @@ class HttpLoadDriver:
         Raises:
             LoadError: a process of the client failed.
         """
-        shares = _shares(server.url, bodies, at=at, profile=profile)
+        shares = [self._kept(share) for share in _shares(server.url, bodies, at=at, profile=profile)]
         order = () if shares[0].due_s else range(len(bodies))
         watch = functools.partial(watched, server)
         if len(shares) == 1:
             results = [_run_here(shares[0], order, watch=watch)]
         else:
             results = run_shares(shares, order=order, watched=watch)
-        return _merged(results, bodies, cleaned=server.cleaned)
+        load = _merged(results, bodies, cleaned=server.cleaned)
+        return load if self._keep_answers else _without_quotations(load)
+
+    def _kept(self, share: Share) -> Share:
+        """Return a share that brings back no more than is to be kept."""
+        keep_text = share.keep_text and self._keep_answers
+        return dataclasses.replace(share, keep_text=keep_text, keep_times=self._chunk_times)
 
 
 def _run_here(share: Share, order: Sequence[int], *, watch: Watch) -> ShareResult:
@@ -139,6 +157,19 @@ def _shown(request: RequestRecord, cleaned: Callable[[str], str]) -> RequestReco
         # Not cut before: a part of a secret would not be recognised.
         error = cleaned(error)[: _ERROR_LENGTH if request.status in {None, httpx.codes.OK} else _REFUSAL_LENGTH]
     return request.model_copy(update={"text": None if text is None else redacted_text(text), "error": error})
+
+
+def _without_quotations(load: PointLoad) -> PointLoad:
+    """Return a point whose errors quote nothing of an answer."""
+    return load.model_copy(update={"requests": tuple(map(_without_quotation, load.requests))})
+
+
+def _without_quotation(request: RequestRecord) -> RequestRecord:
+    """Return a record whose error ends where it may begin to quote, at its first colon, unless it is a refusal."""
+    if request.error is None or request.status is None or httpx.codes.is_error(request.status):
+        return request
+    said, colon, _ = request.error.partition(":")
+    return request.model_copy(update={"error": said + _NOT_KEPT}) if colon else request
 
 
 def _index(request: RequestRecord) -> int:

@@ -15,6 +15,7 @@ import httpx
 import numpy as np
 
 from pytest_specgate.adapters.transport import Exchange
+from pytest_specgate.core.chunk_times import encode
 from pytest_specgate.core.records import ChunkGaps, RequestRecord
 from pytest_specgate.core.sse import Read, Timeline, TimelineBuilder
 
@@ -56,17 +57,27 @@ class Collector:
     Args:
         started_ns: start of the point on the monotonic clock.
         keep_text: whether records carry the answers themselves.
+        keep_times: whether records carry the time of every token event.
         kept_bytes: size up to which answers are kept for `finish`.
     """
 
-    def __init__(self, *, started_ns: int, keep_text: bool = False, kept_bytes: int = _KEPT_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        started_ns: int,
+        keep_text: bool = False,
+        keep_times: bool = False,
+        kept_bytes: int = _KEPT_BYTES,
+    ) -> None:
         self._started_ns = started_ns
         self._keep_text = keep_text
+        self._keep_times = keep_times
         self._kept_bytes = kept_bytes
         self._waiting: list[Attempt] = []
         self._waiting_bytes = 0
         self._full = asyncio.Event()
         self._records: list[RequestRecord] = []
+        self._times_s: dict[int, array.array[float]] = {}
         self._gaps_s = array.array("d")
 
     def add(self, attempt: Attempt) -> None:
@@ -104,7 +115,12 @@ class Collector:
             for at_s, data in _readable(attempt):
                 builder.feed(Read(at_s, data))
             self._keep(attempt, builder)
-        return sorted(self._records, key=lambda record: record.index), self._gaps_s
+        records = map(self._timed, self._records) if self._keep_times else self._records
+        return sorted(records, key=lambda record: record.index), self._gaps_s
+
+    def _timed(self, record: RequestRecord) -> RequestRecord:
+        times_s = self._times_s.get(record.index)
+        return record.model_copy(update={"chunk_times": encode(times_s)}) if times_s else record
 
     def _pop(self) -> Attempt:
         attempt = self._waiting.pop()
@@ -115,6 +131,9 @@ class Collector:
         refused = _refusal(attempt.exchange) if _refused(attempt.exchange) else None
         seen = builder.finish(failure=refused or attempt.failure)
         self._records.append(_record(attempt, seen, started_ns=self._started_ns, keep_text=self._keep_text))
+        if self._keep_times:
+            # Compressing thousands of them takes a millisecond, which would delay what still streams.
+            self._times_s[attempt.index] = array.array("d", seen.token_events)
         if seen.error is None:
             self._gaps_s.extend(later - earlier for earlier, later in itertools.pairwise(seen.token_events))
         attempt.exchange.clear()

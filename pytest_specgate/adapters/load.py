@@ -54,6 +54,7 @@ class Share:
         timeout_s: longest silence of the server that is waited for.
         due_s: when each request is due, in an open loop, after the start of the point; empty in a closed loop.
         keep_text: whether the answers themselves are wanted.
+        keep_times: whether the time of every token event is wanted.
         path: where requests are sent to.
     """
 
@@ -63,6 +64,7 @@ class Share:
     timeout_s: float
     due_s: Mapping[int, float] = dataclasses.field(default_factory=dict)
     keep_text: bool = False
+    keep_times: bool = False
     path: str = ENDPOINT
 
 
@@ -162,7 +164,8 @@ class Sender:
         Args:
             started_ns: start of the point on the monotonic clock; it may lie ahead.
         """
-        collector = Collector(started_ns=started_ns, keep_text=self._share.keep_text)
+        share = self._share
+        collector = Collector(started_ns=started_ns, keep_text=share.keep_text, keep_times=share.keep_times)
         lags_s: array.array[float] = array.array("d")
         await asyncio.sleep(max(0.0, (started_ns - perf_counter_ns()) / 1e9))
         with _garbage_collection_off():

@@ -187,6 +187,7 @@ def _job(share: Share) -> dict[str, Any]:
         "timeout_s": share.timeout_s,
         "due_s": dict(share.due_s),
         "keep_text": share.keep_text,
+        "keep_times": share.keep_times,
         "path": share.path,
     }
 
@@ -199,6 +200,7 @@ def _share(job: dict[str, Any]) -> Share:
         timeout_s=job["timeout_s"],
         due_s={int(index): due for index, due in job["due_s"].items()},
         keep_text=job["keep_text"],
+        keep_times=job["keep_times"],
         path=job["path"],
     )
 

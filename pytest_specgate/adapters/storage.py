@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from pytest_specgate.core.calibration import NoiseBook
 from pytest_specgate.core.errors import RecordError
+from pytest_specgate.core.migrations import VERSION, migrated
 from pytest_specgate.core.records import SCHEMA_VERSION, WindowRecord
 from pytest_specgate.core.stored import Stored
 
@@ -28,6 +29,12 @@ S = TypeVar("S", bound=Stored)
 
 RECORD_NAME: Final = "record.json"
 NOISE_NAME: Final = "noise.json"
+_TODAY: Final = re.compile(rf'\s*\{{\s*"{VERSION}"\s*:\s*{SCHEMA_VERSION}\s*[,}}]')
+"""How a record of today's schema begins: it is told from an older one without being parsed twice."""
+
+_DEEP_BREAK: Final = re.compile(r"\n(?: {7,}| {6}(?=[\]}]))")
+"""Line breaks within what lies six levels deep in a record: its requests, and the series of its counter pages."""
+
 _NUMBERS: Final = re.compile(r"\[\n\s*([-+0-9.eE,\s]+?)\n\s*\]")
 
 
@@ -71,18 +78,39 @@ class FileStore:
         self.path = folder / RECORD_NAME
 
     def save(self, record: WindowRecord) -> str:
-        """Write the record and return its path."""
-        write_atomically(self.path, record.model_dump_json(indent=1) + "\n")
+        """Write the record, one request and one page of counters a line, and return its path."""
+        write_atomically(self.path, _DEEP_BREAK.sub(" ", record.model_dump_json(indent=1)) + "\n")
         return str(self.path)
 
 
 def load_record(path: Path) -> WindowRecord:
-    """Read a window record.
+    """Read a window record; one of an older schema is brought to today's form.
 
     Raises:
-        RecordError: the file is missing, broken, or of another schema version.
+        RecordError: the file is missing or broken, or of a schema version that cannot be read.
     """
-    return read_stored(path, WindowRecord, what=f"window record of schema {SCHEMA_VERSION}")
+    text = _text(path)
+    if not _TODAY.match(text):
+        text = _brought_forward(text, path=path)
+    return _validated(text, WindowRecord, path=path, what=f"window record of schema {SCHEMA_VERSION}")
+
+
+def _brought_forward(text: str, *, path: Path) -> str:
+    """Return an older record in today's form; what is no JSON object stays as it is, and is refused by its model.
+
+    Raises:
+        RecordError: its version is missing or unknown, or cannot be brought forward.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(found, dict):
+        return text
+    try:
+        return json.dumps(migrated(found))
+    except RecordError as error:
+        raise RecordError(f"{path} cannot be read as a window record: {error}") from None
 
 
 def latest_records(results: Path, profile: RequestProfile) -> Iterator[WindowRecord]:
@@ -133,7 +161,7 @@ def stable_text(stored: Stored) -> str:
 
 
 def read_stored(path: Path, model: type[S], *, what: str) -> S:
-    """Read a stored file.
+    """Read a file that is committed, and so may have been merged or edited by hand.
 
     Args:
         path: of the file.
@@ -141,12 +169,35 @@ def read_stored(path: Path, model: type[S], *, what: str) -> S:
         what: it is, for messages.
 
     Raises:
-        RecordError: the file is missing or broken, or holds something else; the key and its value are named.
+        RecordError: the file is missing or broken, holds something else, or has a key twice; the key is named.
     """
+    text = _text(path)
+    found = _validated(text, model, path=path, what=what)
     try:
-        text = path.read_text(encoding="utf-8")
+        json.loads(text, object_pairs_hook=_each_once)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"{path} is no {what}: {error}") from None
+    return found
+
+
+def _each_once(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    """Return an object of a file, in which no key may stand twice: a reader that takes the last hides the first."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RecordError(f"{path} cannot be read: {error}") from error
+
+
+def _validated(text: str, model: type[S], *, path: Path, what: str) -> S:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:

@@ -12,7 +12,18 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from pytest_specgate.cli import calibrate, counters, judge, prepare_model, selftest, stream
+from pytest_specgate.cli import (
+    baseline,
+    calibrate,
+    compare,
+    counters,
+    judge,
+    prepare_model,
+    report,
+    schema,
+    selftest,
+    stream,
+)
 from pytest_specgate.cli.command import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE, Command
 from pytest_specgate.core.errors import SpecgateError, UsageError
 
@@ -25,9 +36,13 @@ COMMANDS: tuple[Command, ...] = (
     prepare_model.COMMAND,
     calibrate.COMMAND,
     judge.COMMAND,
+    compare.COMMAND,
+    report.COMMAND,
+    baseline.COMMAND,
     selftest.COMMAND,
     counters.COMMAND,
     stream.COMMAND,
+    schema.COMMAND,
 )
 
 
@@ -46,8 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: `--help` and `--version`, after printing.
     """
     try:
-        parser = _parser()
-        arguments = parser.parse_args(argv)
+        parser, words = _parser(), sys.argv[1:] if argv is None else argv
+        _refuse_empty(words)
+        arguments, unknown = parser.parse_known_args(words)
+        if unknown:
+            raise UsageError(f"unrecognized arguments: {' '.join(unknown)} ({_listed(arguments.asked)})")
         if arguments.run is None:
             parser.print_help(sys.stderr)
             return EXIT_USAGE
@@ -65,11 +83,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
+def _refuse_empty(words: Sequence[str]) -> None:
+    """Refuse values of nothing: a CI variable that expands to nothing must neither switch anything off nor mean ``.``.
+
+    Raises:
+        UsageError: an option or an argument is empty.
+    """
+    for before, word in zip(["", *words], words, strict=False):
+        name, equals, value = word.partition("=")
+        if equals and name.startswith("--") and not value.strip():
+            raise UsageError(f"{name} is empty: give it a value or leave it out")
+        if not word.strip():
+            owner = before if before.startswith("-") else "an argument"
+            raise UsageError(f"{owner} is empty: give it a value or leave it out")
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser whose complaints are usage errors like all others."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (`{self.prog} --help` lists what there is)")
+        raise UsageError(f"{message} ({_listed(self.prog)})")
+
+
+def _listed(prog: str) -> str:
+    return f"`{prog} --help` lists what there is"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -83,15 +120,22 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"specgate {_version()}")
-    parser.set_defaults(run=None)
+    parser.set_defaults(run=None, asked=parser.prog)
+    _add_commands(parser, COMMANDS)
+    return parser
+
+
+def _add_commands(parser: argparse.ArgumentParser, commands: Sequence[Command]) -> None:
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in COMMANDS:
+    for command in commands:
+        example = f"Example: {command.example}" if command.example else None
         subparser = subparsers.add_parser(
-            command.name, help=command.summary, description=command.description, allow_abbrev=False
+            command.name, help=command.summary, description=command.description, epilog=example, allow_abbrev=False
         )
         command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
-    return parser
+        subparser.set_defaults(run=command.run, asked=subparser.prog)
+        if command.commands:
+            _add_commands(subparser, command.commands)
 
 
 def _version() -> str:

@@ -32,6 +32,8 @@ class Command:
         description: what it does and when to use it, for `specgate NAME --help`.
         add_arguments: declares its options.
         run: does the work and gives the exit status.
+        example: a whole command line, for whoever sees it for the first time; empty where the description has some.
+        commands: those that are named after it, as in `specgate baseline show`; `run` is for nobody then.
     """
 
     name: str
@@ -39,6 +41,8 @@ class Command:
     description: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+    example: str = ""
+    commands: tuple[Command, ...] = ()
 
 
 def say(line: str) -> None:

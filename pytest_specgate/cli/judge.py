@@ -1,8 +1,9 @@
-"""`specgate judge`: judge a window record again, on any machine, by the gates that it holds."""
+"""`specgate judge`: judge a window record again, on any machine, by the gates that it holds or by those of a file."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,51 +15,93 @@ from pytest_specgate.cli.command import (
     Command,
     say,
 )
+from pytest_specgate.cli.records import record_at
 from pytest_specgate.core.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from pytest_specgate.core.arms import ArmPair
+    from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.records import WindowRecord
     from pytest_specgate.core.verdict import Verdict
+    from pytest_specgate.reporting.messages import Judged
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("record", metavar="RECORD", type=Path, help="record.json of a window, or its folder")
     parser.add_argument(
-        "--json", action="store_true", help="print the verdicts as one JSON list; changes and limits as fractions"
-    )
+        "--gates", metavar="GATE",
+        help="judge by the gates of this file, folder or test id instead of those in the record: thresholds and rounds"
+        " may be others, arms and load must be those of the record to the letter",
+    )  # fmt: skip
+    parser.add_argument(
+        "--option", metavar="OPTION", action="append", default=[],
+        help="an option for the pytest that reads --gates, as --option=--rootdir=project; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", action="store_true",
+        help="print the verdicts as one JSON list; changes and limits as fractions; an INVALID verdict has"
+        ' "valid": false and no figures',
+    )  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_specgate.adapters.storage import RECORD_NAME, load_record  # noqa: PLC0415  - see the package's docstring
-    from pytest_specgate.core.judge import judge  # noqa: PLC0415  - likewise
+    from pytest_specgate.core.judge import judge  # noqa: PLC0415  - see the package's docstring
+    from pytest_specgate.reporting.messages import Judged  # noqa: PLC0415  - likewise
+
+    if arguments.option and arguments.gates is None:
+        raise UsageError("--option is for the pytest that reads --gates: name a gate file, too")
+    record, path = record_at(arguments.record)
+    gates = _own_gates(record, path) if arguments.gates is None else _other_gates(arguments, record)
+    entries = [Judged(gate, judge(gate, record)) for gate in gates]
+    verdicts = [verdict for entry in entries for verdict in entry.verdicts]
+    if arguments.json:
+        say(_as_json(verdicts))
+    else:
+        _tell(record, entries, path=path)
+    return _status(verdicts)
+
+
+def _own_gates(record: WindowRecord, path: Path) -> Sequence[Gate]:
     from pytest_specgate.core.stored_gates import gates_of  # noqa: PLC0415  - likewise
 
-    path = arguments.record / RECORD_NAME if arguments.record.is_dir() else arguments.record
     try:
-        record = load_record(path)
         gates = gates_of(record)
     except RecordError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(f"{path}: {error}") from error
     if not gates:
         raise UsageError(f"{path} holds no gate: its pairs were measured, and nothing was claimed of them")
-    verdicts = {gate.id: judge(gate, record) for gate in gates}
-    if arguments.json:
-        stored = [verdict.model_dump(mode="json") for judged in verdicts.values() for verdict in judged]
-        say(json.dumps(stored, indent=2, ensure_ascii=False))
-    else:
-        _tell(record, list(verdicts.values()), path=path)
-    return _status([verdict for judged in verdicts.values() for verdict in judged])
+    return gates
 
 
-def _tell(record: WindowRecord, judged: Sequence[Sequence[Verdict]], *, path: Path) -> None:
-    from pytest_specgate.core.stored_gates import gates_of, pairs_of  # noqa: PLC0415  - likewise
-    from pytest_specgate.reporting.messages import Judged, failure_text, outcome_line, window_lines  # noqa: PLC0415
+def _other_gates(arguments: argparse.Namespace, record: WindowRecord) -> Sequence[Gate]:
+    """Return the gates of a file that the record can answer; the others are listed with what differs."""
+    from pytest_specgate.cli.gate_files import collected_gates  # noqa: PLC0415  - likewise
+    from pytest_specgate.core.gate_exports import gate_on  # noqa: PLC0415  - likewise
 
-    gates = gates_of(record)
-    entries = [Judged(gate, tuple(verdicts)) for gate, verdicts in zip(gates, judged, strict=True)]
+    gates: list[Gate] = []
+    for found in collected_gates(arguments.gates, options=arguments.option):
+        try:
+            gates.append(gate_on(record, found))
+        except (UsageError, RecordError) as error:
+            sys.stderr.write(f"not judged: {found['id']}: {error}\n")
+    if not gates:
+        raise UsageError(f"no gate of {arguments.gates} is on arms and load of this record: what differs stands above")
+    return gates
+
+
+def _as_json(verdicts: Sequence[Verdict]) -> str:
+    from pytest_specgate.reporting.record_json import verdict_json  # noqa: PLC0415  - likewise
+
+    stored = [verdict_json(verdict.model_dump(mode="json")) for verdict in verdicts]
+    return json.dumps(stored, indent=2, ensure_ascii=False)
+
+
+def _tell(record: WindowRecord, entries: Sequence[Judged], *, path: Path) -> None:
+    from pytest_specgate.reporting.messages import failure_text, outcome_line, window_lines  # noqa: PLC0415  - likewise
+
     for entry in entries:
         for verdict in entry.verdicts:
             if not verdict.accepted:
@@ -66,9 +109,21 @@ def _tell(record: WindowRecord, judged: Sequence[Sequence[Verdict]], *, path: Pa
                 say(f"{entry.gate.id} {verdict.threshold}")
                 say(failure_text(verdict, gate=entry.gate, record=record, record_path=str(path), again=again))
                 say("")
-    say("\n".join(window_lines(record, pairs=pairs_of(record), judged=entries, record_path=str(path))))
+    pairs = _pairs(record, entries)
+    say("\n".join(window_lines(record, pairs=pairs, judged=entries, record_path=str(path))))
     verdicts = [verdict for entry in entries for verdict in entry.verdicts]
     say(outcome_line(verdicts, collected=len(verdicts)))
+
+
+def _pairs(record: WindowRecord, entries: Sequence[Judged]) -> Sequence[ArmPair]:
+    """Return the pairs of a record; those that gates of a file are on have the rounds of that file."""
+    from pytest_specgate.core.stored_gates import pairs_of  # noqa: PLC0415  - likewise
+
+    stored = pairs_of(record)
+    asked = [entry.gate.pair for entry in entries]
+    others = [pair for pair in asked if pair not in stored]
+    kept = [pair for pair in stored if pair in asked or not others]
+    return [*kept, *(pair for place, pair in enumerate(others) if pair not in others[:place])]
 
 
 def _status(verdicts: Sequence[Verdict]) -> int:
@@ -87,11 +142,12 @@ def _status(verdicts: Sequence[Verdict]) -> int:
 COMMAND = Command(
     name="judge",
     summary="judge a window record again",
-    description=(
-        "Judge what a window has measured by the gates that its record holds, without a server and on any machine. The "
-        "verdicts are those of the run, to the last digit. Exit status: 0 all pass, 1 a FAIL, 4 something must not be "
-        "judged, 3 something could not be decided."
-    ),
+    description="Judge what a window has measured by the gates that its record holds, without a server and on any"
+    " machine: the verdicts are those of the run, to the last digit. With --gates the claims of a gate file are judged"
+    " by the same figures, to try other thresholds before the next run; that file is read by pytest, and nothing in it"
+    " is run. Trying margins until one passes proves nothing: choose them before the run that counts. Exit status: 0"
+    " all pass, 1 a FAIL, 2 wrong usage or a record or gate file that cannot be read, 3 something could not be decided,"
+    " 4 something must not be judged.",
     add_arguments=_add_arguments,
     run=_run,
 )

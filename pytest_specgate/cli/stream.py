@@ -35,8 +35,8 @@ COMMAND = Command(
     name="stream",
     summary="what a captured streamed answer says: TTFT, TPOT, tokens per chunk, whether it is complete",
     description="Read the body of one streamed answer as it came off the network, and show its times and counts as a"
-    " gate would take them. An answer that a gate would count as failed (cut off, an error event, no token) gives exit"
-    " status 4.",
+    " gate would take them. Exit status: 0 the answer is complete, 2 wrong usage or no such file, 4 an answer that a"
+    " gate would count as failed (cut off, an error event, no token).",
     add_arguments=_add_arguments,
     run=_run,
 )

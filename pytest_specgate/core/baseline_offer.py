@@ -10,7 +10,7 @@ from pytest_specgate.core.confounds import BUILD
 from pytest_specgate.core.errors import InvalidError
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import DEFINITION_VERSION, measure
-from pytest_specgate.core.profile import sha256_of
+from pytest_specgate.core.profile import same, sha256_of
 from pytest_specgate.core.redaction import redacted_arm
 from pytest_specgate.core.verdict_parts import problem_at
 
@@ -27,8 +27,7 @@ _UNCOMPARED: Final = ("client_version",)
 """Fields of a load that may change between windows: versions of libraries that send it, which a baseline outlives."""
 
 _LONG: Final = 4
-
-ZERO: Final = "fell-to-zero"
+_SIDES: Final = ("reference", "candidate")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,12 +39,15 @@ class Offer:
         values: figures by round.
         definition: what was compared.
         profile: the load, as it was observed.
+        samples: of how many requests (gaps, steps, drafts) a boot's figure was taken, at least.
+        metric_definition_version: of the formulas that the figures were computed with.
     """
 
     threshold: BaselineThreshold
     values: BaselineValues
     definition: dict[str, JsonValue]
     profile: dict[str, JsonValue]
+    samples: int
     metric_definition_version: int = DEFINITION_VERSION
 
     @property
@@ -68,8 +70,9 @@ def offer(pair: ArmPair, threshold: BaselineThreshold, record: WindowRecord) -> 
         InvalidError: a point cannot be judged, or a figure is missing.
     """
     rounds = record.rounds_of(pair)
+    per_chunk = threshold.row.per_chunk and threshold.mode == "relative"
     for both in rounds:
-        problem = problem_at(pair, both, record, at=threshold.at)
+        problem = problem_at(pair, both, record, at=threshold.at, per_chunk=per_chunk)
         if problem is not None:
             raise InvalidError(problem.message, reason=problem.reason)
     reference, candidate = (
@@ -78,9 +81,14 @@ def offer(pair: ArmPair, threshold: BaselineThreshold, record: WindowRecord) -> 
     )
     return Offer(
         threshold,
-        BaselineValues(window=window_id(record), reference=reference, candidate=candidate),
+        BaselineValues(
+            window=window_id(record),
+            reference=tuple(value for value, _ in reference),
+            candidate=tuple(value for value, _ in candidate),
+        ),
         definition=definition_of(pair, record.settings),
         profile=observed_profile(rounds[0][0]),
+        samples=min(n for _, n in (*reference, *candidate)),
     )
 
 
@@ -88,17 +96,16 @@ def _has(arm: Arm, threshold: BaselineThreshold) -> bool:
     return arm.speculates or not threshold.row.needs_speculation
 
 
-def _figure(arm: Arm, boot: BootRecord, threshold: BaselineThreshold, record: WindowRecord) -> float:
+def _figure(arm: Arm, boot: BootRecord, threshold: BaselineThreshold, record: WindowRecord) -> tuple[float, int]:
+    """Return a figure, and of how many samples it was taken."""
     point = boot.point(threshold.at)
     assert point is not None, "pair_problem() refuses boots without the point"
     found = measure(threshold.metric, point, record.profile)
-    place = f"arm {arm.name} at {level_label(threshold.at)}, round {boot.round}"
     if found.value is None or found.value < 0:
         why = found.missing or f"its value is {found.value}"
+        place = f"arm {arm.name} at {level_label(threshold.at)}, round {boot.round}"
         raise InvalidError(f"{place}: no {threshold.metric}: {why}", reason="missing-metric")
-    if not found.value and not threshold.points:
-        raise InvalidError(f"{place}: {threshold.metric} is 0, and nothing can be compared with that", reason=ZERO)
-    return found.value
+    return found.value, found.n
 
 
 def definition_of(pair: ArmPair, settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -126,7 +133,7 @@ def _short(value: JsonValue) -> JsonValue:
     """Return a list of equal values as that value and its count, another long one as its hash and length."""
     if not isinstance(value, list) or len(value) <= _LONG:
         return value
-    if all(item == value[0] for item in value):
+    if all(same(item, value[0]) for item in value):
         return {"each": value[0], "count": len(value)}
     return {"sha256": sha256_of(value), "count": len(value)}
 
@@ -136,27 +143,31 @@ def window_id(record: WindowRecord) -> str:
     return f"{record.created_at}-{record.profile.fingerprint()}"
 
 
-def accepted_window(
-    record: WindowRecord, *, record_sha256: str, accepted_at: str, reason: str, regression: bool
+def accepted_window(  # noqa: PLR0913  - the record, its pair, and who accepts it
+    record: WindowRecord, pair: ArmPair, *, record_sha256: str, accepted_at: str, reason: str, regression: bool
 ) -> AcceptedWindow:
     """Return where the figures of a window come from.
 
     Args:
         record: of the window.
+        pair: whose figures they are.
         record_sha256: of its file.
         accepted_at: wall-clock time, ISO 8601 with zone.
         reason: why it is accepted.
         regression: whether it is accepted although it is worse.
     """
-    engine = {
-        arm: {name: value for name, value in facts.items() if name in BUILD} for arm, facts in record.engine.items()
-    }
     return AcceptedWindow(
         measured_at=record.created_at,
         accepted_at=accepted_at,
         reason=reason,
         record_sha256=record_sha256,
         commit=record.commit,
-        engine=engine,
+        engine=builds_of(pair, record),
         regression=regression,
     )
+
+
+def builds_of(pair: ArmPair, record: WindowRecord) -> dict[str, dict[str, JsonValue]]:
+    """Return the builds of the engine that a pair ran on, by what its arms are: names of arms may change."""
+    facts = ((side, record.engine.get(arm.name, {})) for side, arm in zip(_SIDES, pair.arms, strict=True))
+    return {side: {name: value for name, value in own.items() if name in BUILD} for side, own in facts}

@@ -59,6 +59,8 @@ class BaselineThreshold:
     def _one_scale(self) -> Self:
         if self.points and self.row.unit != "share":
             raise ValueError(f"points belong to shares, and {self.metric} is none: write its margin in percent")
+        if self.points and not self.fraction:
+            raise ValueError(f"a margin of 0 points on {self.metric} is finer than any share: write more than 0")
         floor = self.cross_window
         if floor_is_calibrated(floor):
             raise ValueError(

@@ -5,22 +5,24 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from pytest_specgate.core.baseline_fit import known_baseline
-from pytest_specgate.core.baseline_offer import accepted_window, offer
-from pytest_specgate.core.baselines import BaselineEntry, BaselineFile
+from pytest_specgate.core.baseline_fit import ANEW, known_entry, problem_of
+from pytest_specgate.core.baseline_offer import accepted_window, builds_of, offer, window_id
+from pytest_specgate.core.baseline_values import level_of, mean
+from pytest_specgate.core.baselines import OTHER_ENGINE, BaselineEntry, BaselineFile
 from pytest_specgate.core.confounds import attached_of
 from pytest_specgate.core.errors import InvalidError, UsageError
 from pytest_specgate.core.judge import judge, pair_problem
-from pytest_specgate.core.verdict import Outcome
-from pytest_specgate.core.verdict_baseline import judge_baseline
+from pytest_specgate.core.rule import SLACK
+from pytest_specgate.core.verdict import Outcome, change_words
+from pytest_specgate.core.verdict_baseline import ZERO, judge_baseline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_specgate.core.baseline_offer import Offer
-    from pytest_specgate.core.baselines import KnownBaseline
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.records import WindowRecord
+    from pytest_specgate.core.stored import Failure
     from pytest_specgate.core.thresholds import BaselineThreshold
     from pytest_specgate.core.verdict import Verdict
 
@@ -30,6 +32,7 @@ Mode: TypeAlias = Literal["new", "append", "replace"]
 Kind: TypeAlias = Literal["created", "appended", "replaced", "kept"]
 
 _REPLACE: Final = "start it anew with specgate baseline accept RECORD --replace --reason '...'"
+_LEAST_REASON: Final = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class EntryChange:
         kind: what happens to it.
         before: it; `None` where there is none yet.
         after: likewise, afterwards.
+        claims: about it.
         verdicts: of the window against the entry as it was, one for each claim about it; empty where there was none.
         regression: why this has to be accepted as a regression, in one sentence; empty where it has not.
     """
@@ -68,6 +72,7 @@ class EntryChange:
     kind: Kind
     before: BaselineEntry | None
     after: BaselineEntry
+    claims: tuple[BaselineThreshold, ...]
     verdicts: tuple[Verdict, ...] = ()
     regression: str = ""
 
@@ -123,12 +128,16 @@ def plan_update(
 
     Raises:
         InvalidError: the window must not be judged, so it is no baseline either.
-        UsageError: the gate claims nothing of a baseline, or an entry is of another load or other arms.
+        UsageError: the gate claims nothing of a baseline, no reason is given, the file is of another gate or class of
+            machine, or an entry is of another load or other arms.
     """
     concerned = gate.baselines if thresholds is None else tuple(thresholds)
     if not concerned:
         raise UsageError(f"{gate.id} claims nothing of a baseline: add not_worse_than_baseline(...) to it")
+    if len(how.reason.strip()) < _LEAST_REASON:
+        raise UsageError("whoever reads the baseline wants to know why it changed: say it, as --reason 'vLLM 0.33'")
     refuse_invalid(gate, record)
+    _refuse_foreign(gate, record, file)
     known = file or BaselineFile(host_class=record.host_class, gate=gate.id)
     changes: list[EntryChange] = []
     for entry_id in dict.fromkeys(threshold.entry_id for threshold in concerned):
@@ -138,7 +147,7 @@ def plan_update(
     others = [verdict for verdict in judge(gate, record) if verdict.baseline is None]
     failed = tuple(verdict.threshold for verdict in others if verdict.outcome == Outcome.FAIL)
     update = Update(gate.id, file, known, tuple(changes), failed)
-    return _marked(update) if update.regressions else update
+    return _marked(update, window_id(record)) if update.regressions else update
 
 
 def refuse_invalid(gate: Gate, record: WindowRecord) -> None:
@@ -160,28 +169,38 @@ def refuse_invalid(gate: Gate, record: WindowRecord) -> None:
         )
 
 
+def _refuse_foreign(gate: Gate, record: WindowRecord, file: BaselineFile | None) -> None:
+    """Refuse a window of an unknown machine, and a file of another one or of another gate."""
+    if not record.host_class:
+        raise InvalidError(
+            "the record does not say on which class of machine it was measured, so it makes no baseline: measure again",
+            reason="unknown-host",
+        )
+    if file is not None and (file.gate, file.host_class) != (gate.id, record.host_class):
+        raise UsageError(
+            f"the baseline is that of {file.gate} on {file.host_class}, and the window that of {gate.id} on "
+            f"{record.host_class}: accept it into its own"
+        )
+
+
 def _changed(
     gate: Gate, record: WindowRecord, file: BaselineFile, *, claims: Sequence[BaselineThreshold], how: Acceptance
 ) -> tuple[EntryChange, BaselineFile]:
     """Return what becomes of one entry, and of the file."""
     before = file.entries.get(claims[0].entry_id)
     if before is not None and how.mode == "new":
-        return EntryChange(before.id, "kept", before, before), file
+        return EntryChange(before.id, "kept", before, before, tuple(claims)), file
     found = offer(gate.pair, claims[0], record)
-    looked_up = [
-        known_baseline(
-            gate, claim, file, path="", host_class=record.host_class or file.host_class, settings=record.settings
-        )
-        for claim in claims
-    ]
-    verdicts = tuple(
-        judge_baseline(gate, claim, record.model_copy(update={"baselines": (known,)}), final=True)
-        for claim, known in zip(claims, looked_up, strict=True)
-        if known.entry is not None
-    )
-    after, kind = _entry(before, found, looked_up[0], verdicts=verdicts, how=how)
+    _refuse_zero(found, claims)
+    verdicts, problem = _held_against(gate, record, file, before=before, claims=claims, found=found)
+    after, kind = _entry(before, found, problem=problem, verdicts=verdicts, how=how)
     window = accepted_window(
-        record, record_sha256=how.record_sha256, accepted_at=how.accepted_at, reason=how.reason, regression=False
+        record,
+        gate.pair,
+        record_sha256=how.record_sha256,
+        accepted_at=how.accepted_at,
+        reason=how.reason,
+        regression=False,
     )
     changed = file.with_entry(
         after,
@@ -189,15 +208,43 @@ def _changed(
         definition=found.definition,
         profile=found.profile,
     )
-    worse = next((text for claim, one in zip(claims, verdicts, strict=False) if (text := _worse(claim, one))), "")
-    return EntryChange(after.id, kind, before, after, verdicts, worse), changed
+    worse = () if before is None or not _comparable(problem) else _worse(before, found, claims)
+    return EntryChange(after.id, kind, before, after, tuple(claims), verdicts, "; ".join(worse)), changed
+
+
+def _refuse_zero(found: Offer, claims: Sequence[BaselineThreshold]) -> None:
+    """Refuse figures of which no later ratio can be formed."""
+    if all((*found.values.reference, *found.values.candidate)) or all(claim.points for claim in claims):
+        return
+    name = found.threshold.entry_id
+    raise InvalidError(f"{name} is 0 in this window, and nothing can be compared with that later", reason=ZERO)
+
+
+def _held_against(  # noqa: PLR0913  - a window, what is there, and what is claimed of both
+    gate: Gate,
+    record: WindowRecord,
+    file: BaselineFile,
+    *,
+    before: BaselineEntry | None,
+    claims: Sequence[BaselineThreshold],
+    found: Offer,
+) -> tuple[tuple[Verdict, ...], Failure | None]:
+    """Return the verdicts of a window against an entry, and the first reason why the two cannot be compared."""
+    if before is None:
+        return (), None
+    known = known_entry(before, file, path="")
+    engine = builds_of(gate.pair, record)
+    problems = (problem_of(claim, found, known, engine=engine) for claim in claims)
+    problem = next((problem for problem in problems if problem is not None), None)
+    alone = record.model_copy(update={"baselines": (known,)})
+    return tuple(judge_baseline(gate, claim, alone, final=True) for claim in claims), problem
 
 
 def _entry(
     before: BaselineEntry | None,
     found: Offer,
-    known: KnownBaseline,
     *,
+    problem: Failure | None,
     verdicts: Sequence[Verdict],
     how: Acceptance,
 ) -> tuple[BaselineEntry, Kind]:
@@ -205,62 +252,67 @@ def _entry(
 
     Raises:
         UsageError: the window is in it, or the entry is of another load or other arms.
+        InvalidError: the window must not be judged against it.
     """
-    comparable = before is not None and _comparable(before, found)
     if before is not None and how.mode == "append":
-        if found.values.window in {values.window for values in before.windows}:
-            raise UsageError(f"{before.id}: this window is in the baseline already; measure another one")
-        invalid = next((verdict for verdict in verdicts if verdict.outcome == Outcome.INVALID), None)
-        if known.problem is not None or not comparable:
-            why = known.problem.message if known.problem else invalid.summary if invalid else "it is of another load"
-            raise UsageError(f"{before.id}: {why.partition(': measure, and')[0]}: {_REPLACE}")
-        if invalid is not None:
-            raise InvalidError(f"{before.id}: {invalid.summary}", reason=invalid.reason)
+        _refuse_append(before, found, problem=problem, verdicts=verdicts)
         windows = sorted([*before.windows, found.values], key=lambda values: values.window)
         return before.model_copy(update={"windows": tuple(windows)}), "appended"
-    anchor = before.anchor if before is not None and comparable and not how.new_anchor else found.values
+    kept = before is not None and _comparable(problem) and not how.new_anchor
     made = BaselineEntry(
         metric=found.threshold.metric,
         at=found.threshold.at,
         metric_definition_version=found.metric_definition_version,
         definition_sha256=found.definition_sha256,
         profile_sha256=found.profile_sha256,
-        anchor=anchor,
+        anchor=before.anchor if before is not None and kept else found.values,
         windows=(found.values,),
     )
     return made, "created" if before is None else "replaced"
 
 
-def _comparable(entry: BaselineEntry, found: Offer) -> bool:
-    """Whether the figures of an entry and of a window are of the same load, arms and formulas."""
-    mine = (found.metric_definition_version, found.definition_sha256, found.profile_sha256)
-    return (entry.metric_definition_version, entry.definition_sha256, entry.profile_sha256) == mine
+def _refuse_append(
+    before: BaselineEntry, found: Offer, *, problem: Failure | None, verdicts: Sequence[Verdict]
+) -> None:
+    """Refuse a window that does not belong to those of an entry."""
+    if found.values.window in {values.window for values in before.windows}:
+        raise UsageError(f"{before.id}: this window is in the baseline already; measure another one")
+    if problem is not None:
+        fields = f" ({', '.join(problem.detail.splitlines())})" if problem.detail else ""
+        raise UsageError(f"{before.id}: {problem.message.removesuffix(f': {ANEW}')}{fields}: {_REPLACE}")
+    invalid = next((verdict for verdict in verdicts if verdict.outcome == Outcome.INVALID), None)
+    if invalid is not None:
+        raise InvalidError(f"{before.id}: {invalid.summary}", reason=invalid.reason)
 
 
-def _worse(threshold: BaselineThreshold, verdict: Verdict) -> str:
-    """Say that a window is worse than what is there; empty where it is not, by the estimate and not by its bound.
+def _comparable(problem: Failure | None) -> bool:
+    """Whether figures of an entry and of a window are of the same load, arms and formulas; engine builds may differ."""
+    return problem is None or problem.reason == OTHER_ENGINE
 
-    A baseline of few windows has no bound, and must not take in a loss beyond the margin unseen for that.
+
+def _worse(before: BaselineEntry, found: Offer, claims: Sequence[BaselineThreshold]) -> tuple[str, ...]:
+    """Say in what a window is worse than what is there, beyond a margin.
+
+    It is the estimate that counts, and not its bound: a baseline of few windows has no bound, and must not take in a
+    loss unseen for that.
     """
-    if verdict.baseline is None or verdict.change is None:
-        return ""
-    sign = 1 if threshold.row.higher_is_better else -1
-    limit = sign * threshold.declared_limit
-    for change, since in ((verdict.change, "the baseline"), (verdict.baseline.since_anchor, "the first window")):
-        if sign * change < limit:
-            return f"{threshold.entry_id} is worse than {since} by more than its margin ({100 * change:+.1f} %)"
-    return ""
+    return tuple(dict.fromkeys(text for claim in claims for text in _losses(before, found, claim)))
 
 
-def _marked(update: Update) -> Update:
+def _losses(before: BaselineEntry, found: Offer, claim: BaselineThreshold) -> Iterator[str]:
+    today, first = level_of(claim, found.values), level_of(claim, before.anchor)
+    usual = mean([level_of(claim, values) for values in before.windows])
+    for level, since in ((usual, "the baseline"), (first, "the first accepted window")):
+        if today - level < -claim.delta - SLACK:
+            words = change_words(claim.raw(today - level), metric_name=claim.metric, points=claim.points)
+            yield f"{claim.entry_id} ({claim.mode}) {words} since {since}, beyond its margin"
+
+
+def _marked(update: Update, window: str) -> Update:
     """Return an update whose window is marked as an accepted regression."""
-    mine = {values.window for change in update.changes for values in change.after.windows[-1:]}
-    new = mine - set(update.before.windows if update.before else ())
-    windows = {
-        name: window.model_copy(update={"regression": True}) if name in new else window
-        for name, window in update.after.windows.items()
-    }
-    return dataclasses.replace(update, after=update.after.model_copy(update={"windows": windows}))
+    marked = update.after.windows[window].model_copy(update={"regression": True})
+    after = update.after.model_copy(update={"windows": {**update.after.windows, window: marked}})
+    return dataclasses.replace(update, after=after)
 
 
 def unclaimed(file: BaselineFile, gate: Gate | None) -> frozenset[str]:

@@ -79,7 +79,7 @@ class AcceptedWindow(Stored):
         reason: why, in the words of whoever accepted it.
         record_sha256: of the file of its record.
         commit: of the project that was measured; empty where it is not known.
-        engine: builds of the engine, by name of the arm.
+        engine: builds of the engine, of ``reference`` and ``candidate``.
         regression: whether it was accepted although it was worse than what stood there, or failed its own gate.
     """
 
@@ -185,10 +185,17 @@ class BaselineFile(Stored):
         definition: dict[str, JsonValue],
         profile: dict[str, JsonValue],
     ) -> BaselineFile:
-        """Return the file with an entry, new or instead of the one of its name; all others stay as they are."""
+        """Return the file with an entry, new or instead of the one of its name; all others stay as they are.
+
+        Args:
+            entry: to stand there.
+            windows: where its figures come from, by id; those that the file knows already need not be named.
+            definition: what was compared, where the file has none of that hash.
+            profile: the load, likewise.
+        """
         return self._trimmed(
-            definitions={**self.definitions, entry.definition_sha256: definition},
-            profiles={**self.profiles, entry.profile_sha256: profile},
+            definitions={entry.definition_sha256: definition, **self.definitions},
+            profiles={entry.profile_sha256: profile, **self.profiles},
             windows={**self.windows, **windows},
             entries={**self.entries, entry.id: entry},
         )
@@ -235,6 +242,14 @@ class KnownBaseline(Stored):
     windows: dict[str, AcceptedWindow] = Field(default_factory=dict)
     profile: dict[str, FreeJson] = Field(default_factory=dict)
     definition: dict[str, FreeJson] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.entry is None and self.problem is None:
+            raise ValueError("there is neither a baseline nor a reason why there is none")
+        for window in sorted(self.entry.window_ids - self.windows.keys() if self.entry else ()):
+            raise ValueError(f"{self.entry_id} has window {window}, of which nothing else is known")
+        return self
 
 
 def entry_id(metric: str, *, at: Level) -> str:

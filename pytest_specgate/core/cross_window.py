@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 from scipy import special
 
-from pytest_specgate.core.noise import DECLARED_DF, NORMAL_975
+from pytest_specgate.core.noise import DECLARED_DF, LOG, NORMAL_975
 from pytest_specgate.core.plan import ALPHA_FAIL, ALPHA_PASS
-from pytest_specgate.core.rule import SLACK, Codes, Floats, quantile
+from pytest_specgate.core.rule import SLACK, Codes, Floats, quantile, spread_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pytest_specgate.core.noise import Noise, Scale
 
 LEAST_WINDOWS: Final = 3
 """Windows from which their own spread is known well enough."""
@@ -111,6 +113,24 @@ def upper_quantile(df: float, *, family: int) -> float:
     return float(quantile(ALPHA_FAIL / family, df))
 
 
+def round_variance(
+    differences: Sequence[float], *, noise: Noise, candidate_first: Sequence[bool], scale: Scale = LOG
+) -> float | None:
+    """Return the variance of one round, by the rounds of a window and a calibration; `None` if nothing tells it.
+
+    Args:
+        differences: signed, round by round.
+        noise: calibrated.
+        candidate_first: whether a round booted the candidate first.
+        scale: of the differences.
+    """
+    if len(differences) < 2 and not noise.df:
+        return None
+    x, order = np.array([differences], dtype=np.float64), np.array(candidate_first, dtype=np.bool_)
+    spread, _ = spread_of(x, order, sigma=np.array([noise.sigma]), nu=noise.df, scale=scale)
+    return max(float(spread.variance[0]), scale.least_sd**2)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class WindowMean:
     """The mean of one window.
@@ -133,6 +153,7 @@ def cross_look(  # noqa: PLR0913  - today, the baseline, and what is known of bo
     declared: float | None = None,
     family: int = 1,
     linear: bool = False,
+    least_sd: float = LOG.least_sd,
 ) -> CrossLook:
     """Judge today's window against those of a baseline.
 
@@ -145,6 +166,8 @@ def cross_look(  # noqa: PLR0913  - today, the baseline, and what is known of bo
         declared: declared floor across windows, a fraction: 95 % of the differences of two windows lie within it.
         family: number of thresholds of the gate.
         linear: whether values are shares, and the declared floor points of them, instead of logarithms.
+        least_sd: standard deviation of one round below which none is believed: windows that agree to the last digit
+            are no proof that the next one will.
 
     Raises:
         ValueError: there is no window to compare with.
@@ -154,8 +177,8 @@ def cross_look(  # noqa: PLR0913  - today, the baseline, and what is known of bo
     means = np.array([window.value for window in windows])
     difference, count = today.value - float(means.mean()), len(windows)
     if count >= LEAST_WINDOWS:
-        spread = float(means.var(ddof=1))
         harmonic = count / math.fsum(1 / window.rounds for window in windows)
+        spread = max(float(means.var(ddof=1)), least_sd**2 / harmonic)
         short = max(0.0, 1 / today.rounds - 1 / harmonic)
         if short and within is None:
             return CrossLook("INCONCLUSIVE", "noise of a single round unknown", difference)

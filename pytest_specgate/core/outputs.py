@@ -30,19 +30,23 @@ class Divergence:
         at: load level of the point.
         round: of the later boot of the two.
         index: of the request.
-        character: number of the first character that differs, from 1; `None` where the answers were not kept.
+        character: number of the first character that differs, from 1; `None` where that is not known.
+        kept: whether the texts of both answers were kept; their hashes always are.
     """
 
     at: Level
     round: int
     index: int
     character: int | None
+    kept: bool = True
 
     @property
     def words(self) -> str:
-        """Where it is: ``first difference at character 212 of request 17 at c=8, round 1``."""
-        place = "in" if self.character is None else f"at character {self.character} of"
-        return f"first difference {place} request {self.index} at {level_label(self.at)}, round {self.round}"
+        """Where it is, ``first difference at character 212 of request 17 at c=8, round 1``, or why that is unknown."""
+        place = f"request {self.index} at {level_label(self.at)}, round {self.round}"
+        if not self.kept:
+            return f"where they differ is not known, as their texts were not kept (the first is {place})"
+        return f"first difference {'in' if self.character is None else f'at character {self.character} of'} {place}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -180,7 +184,12 @@ def _of_points(one: PointRecord, other: PointRecord, *, number: int) -> Iterator
         beside = answers.get(request.index)
         if beside is not None:
             equal = request.text_sha256 == beside.text_sha256
-            yield None if equal else Divergence(one.at, number, request.index, _parting(request, beside))
+            yield None if equal else _divergence(request, beside, at=one.at, number=number)
+
+
+def _divergence(one: RequestRecord, other: RequestRecord, *, at: Level, number: int) -> Divergence:
+    kept = one.text is not None and other.text is not None
+    return Divergence(at, number, one.index, _parting(one, other), kept=kept)
 
 
 def _parting(one: RequestRecord, other: RequestRecord) -> int | None:

@@ -48,9 +48,11 @@ class RequestRecord(Stored):
         token_events: number of token events.
         finish_reason: as the server sent it.
         text_sha256: hash of the answer.
-        text: the answer, without secrets; `None` where sampling makes every answer another. An English answer of 1024
-            tokens takes some 4.5 kB, which is most of a request's place in the record.
+        text: the answer, without secrets; `None` where sampling makes every answer another, and where answers were not
+            to be kept. An English answer of 1024 tokens takes some 4.5 kB, most of a request's place in the record.
         body_sha256: hash of the body as sent.
+        chunk_times: time of every token event, as `pytest_specgate.core.chunk_times` writes and reads it; `None` where
+            they were not to be kept, and where there was none.
     """
 
     index: int
@@ -69,6 +71,7 @@ class RequestRecord(Stored):
     text_sha256: str
     text: str | None
     body_sha256: str
+    chunk_times: str | None = None
 
 
 class ChunkGaps(Stored):

@@ -57,32 +57,30 @@ def redacted_text(text: str) -> str:
 
 
 def redacted_arm(arm: Arm) -> Arm:
-    """Return an arm without secrets in its arguments and environment."""
+    """Return an arm without secrets in its arguments and environment, and in the address of its model."""
     args = {name: redacted(value, name=name) for name, value in arm.args.items()}
     env = {name: str(redacted(value, name=name)) for name, value in arm.env.items()}
-    return dataclasses.replace(arm, args=args, env=env)
+    return dataclasses.replace(arm, model=redacted_text(arm.model), args=args, env=env)
 
 
 def redacted_profile(profile: RequestProfile) -> RequestProfile:
-    """Return a profile without secrets in its extra body."""
+    """Return a profile without secrets in its extra body and its endpoint."""
     extra = {name: redacted(value, name=name) for name, value in profile.extra_body.items()}
-    return dataclasses.replace(profile, extra_body=extra)
+    endpoint = None if profile.endpoint is None else redacted_text(profile.endpoint)
+    return dataclasses.replace(profile, extra_body=extra, endpoint=endpoint)
 
 
 def secrets_of(arm: Arm) -> tuple[str, ...]:
     """Return the secret texts of an arm, longest first, so that they can be cut out of what its server prints."""
-    found: list[str] = []
+    found = secrets_in(arm.args) | secrets_in(dict(arm.env))
+    return tuple(sorted(found, key=lambda text: (-len(text), text)))
 
-    def collect(value: JsonValue, name: str) -> None:
-        if isinstance(value, dict):
-            for key, item in value.items():
-                collect(item, name if _secret(name) else key)
-        elif isinstance(value, list):
-            for item in value:
-                collect(item, name)
-        elif isinstance(value, str) and value and _secret(name):
-            found.append(value)
 
-    collect(arm.args, "")
-    collect(dict(arm.env), "")
-    return tuple(sorted(set(found), key=lambda text: (-len(text), text)))
+def secrets_in(value: JsonValue, *, name: str = "") -> set[str]:
+    """Return the texts that stand under a secret's name in a value; empty ones are none."""
+    if isinstance(value, dict):
+        parts = (secrets_in(item, name=name if _secret(name) else key) for key, item in value.items())
+        return set().union(*parts)
+    if isinstance(value, list):
+        return set().union(*(secrets_in(item, name=name) for item in value))
+    return {value} if isinstance(value, str) and value and _secret(name) else set()

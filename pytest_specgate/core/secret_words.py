@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core.redaction import REDACTED, redacted, redacted_text
+from pytest_specgate.core.redaction import REDACTED, redacted, redacted_text, secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from pydantic import JsonValue
 
 _LEAST: Final = 8
 """Shorter values of variables that nobody gave to a server are no keys, and stand in every log."""
@@ -22,7 +25,7 @@ def redacted_words(words: Iterable[str], *, lists: bool = False) -> list[str]:
         lists: whether an option has all words up to the next one; else the first.
     """
     return [
-        before + (REDACTED if _is_secret(name) else redacted_text(value))
+        before + (REDACTED if _is_secret(name) else _redacted_value(value))
         for before, name, value in _values(words, lists=lists)
     ]
 
@@ -34,7 +37,26 @@ def redacted_command(words: Iterable[str], *, lists: bool = False) -> str:
 
 def secrets_of_words(words: Iterable[str], *, lists: bool = False) -> set[str]:
     """Return the values of secret options and variables on a command line; see `redacted_words`."""
-    return {value for _, name, value in _values(words, lists=lists) if value and _is_secret(name)}
+    found: set[str] = set()
+    for _, name, value in _values(words, lists=lists):
+        found |= {value} if value and _is_secret(name) else secrets_in(_json(value))
+    return found
+
+
+def _redacted_value(value: str) -> str:
+    """Return a value without secrets; one in JSON is read, since names inside it tell what is a secret."""
+    parts = _json(value)
+    safe = redacted(parts)
+    return redacted_text(value if safe == parts else json.dumps(safe, ensure_ascii=False))
+
+
+def _json(value: str) -> JsonValue:
+    """Return the mapping or list that a value is in JSON; nothing for plain words."""
+    try:
+        found: JsonValue = json.loads(value) if value.lstrip().startswith(("{", "[")) else None
+    except (ValueError, RecursionError):
+        return None
+    return found
 
 
 def secrets_of_environment(environment: Mapping[str, str]) -> set[str]:

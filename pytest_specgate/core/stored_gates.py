@@ -46,7 +46,7 @@ _NAMES: Final[dict[type[AnyThreshold], str]] = {
 
 def stored_gate(gate: Gate) -> dict[str, JsonValue]:
     """Return a gate as JSON; its pair is named by its arms, which the record describes."""
-    thresholds: list[JsonValue] = [_stored(threshold) for threshold in gate.thresholds]
+    thresholds: list[JsonValue] = [stored_threshold(threshold) for threshold in gate.thresholds]
     return {
         "id": gate.id,
         "reference": gate.pair.reference.name,
@@ -55,7 +55,8 @@ def stored_gate(gate: Gate) -> dict[str, JsonValue]:
     }
 
 
-def _stored(threshold: AnyThreshold) -> JsonValue:
+def stored_threshold(threshold: AnyThreshold) -> JsonValue:
+    """Return a threshold as JSON."""
     name = _NAMES[type(threshold)]
     return {"type": name, "fields": _TYPES[name].dump_python(threshold, mode="json")}
 
@@ -71,7 +72,7 @@ def gates_of(record: WindowRecord) -> tuple[Gate, ...]:
 
 def pairs_of(record: WindowRecord) -> tuple[ArmPair, ...]:
     """Return the pairs of a record, as they were declared."""
-    return tuple(_pair(pair, record) for pair in record.pairs)
+    return tuple(declared_pair(pair, record) for pair in record.pairs)
 
 
 def _gate(stored: Mapping[str, JsonValue], record: WindowRecord) -> Gate:
@@ -82,13 +83,13 @@ def _gate(stored: Mapping[str, JsonValue], record: WindowRecord) -> Gate:
     listed = stored.get("thresholds")
     thresholds: Sequence[JsonValue] = listed if isinstance(listed, list) else []
     try:
-        return Gate(str(stored.get("id")), _pair(pair, record), tuple(map(_threshold, thresholds)))
+        return Gate(str(stored.get("id")), declared_pair(pair, record), tuple(map(threshold_of, thresholds)))
     except (ValidationError, UsageError) as error:
         raise RecordError(f"gate {stored.get('id')} of the record cannot be read: {error}") from error
 
 
-def _threshold(stored: JsonValue) -> AnyThreshold:
-    """Read a threshold.
+def threshold_of(stored: JsonValue) -> AnyThreshold:
+    """Read a threshold that `stored_threshold` wrote.
 
     Raises:
         UsageError: it is of no known type.
@@ -101,7 +102,8 @@ def _threshold(stored: JsonValue) -> AnyThreshold:
     return adapter.validate_json(json.dumps(found.get("fields")))
 
 
-def _pair(pair: PairRecord, record: WindowRecord) -> ArmPair:
+def declared_pair(pair: PairRecord, record: WindowRecord) -> ArmPair:
+    """Return a pair of a record, as it was declared."""
     arms = {arm.name: arm for arm in record.arms}
     return ArmPair(
         reference=arms[pair.reference],

@@ -12,12 +12,22 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core import statistics
 from pytest_specgate.core.baseline_fit import problem_of
-from pytest_specgate.core.baseline_offer import offer
-from pytest_specgate.core.baselines import NO_BASELINE
-from pytest_specgate.core.cross_window import LEAST_WINDOWS, CrossLook, WindowMean, cross_look, upper_quantile
+from pytest_specgate.core.baseline_offer import builds_of, offer
+from pytest_specgate.core.baseline_values import arm_level, differences, level_of, mean, shown_level
+from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE
+from pytest_specgate.core.cross_window import (
+    LEAST_WINDOWS,
+    CrossLook,
+    WindowMean,
+    cross_look,
+    round_variance,
+    upper_quantile,
+)
 from pytest_specgate.core.errors import InvalidError
 from pytest_specgate.core.known import calibrated_noise
 from pytest_specgate.core.levels import level_label
+from pytest_specgate.core.noise import LOG, UNKNOWN_NOISE, linear_scale
+from pytest_specgate.core.rule import SLACK
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.verdict import BaselineVerdict, Outcome, Verdict, change_words
 from pytest_specgate.core.verdict_parts import OPEN, attached, head, invalid
@@ -25,8 +35,10 @@ from pytest_specgate.core.verdict_parts import OPEN, attached, head, invalid
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_specgate.core.baseline_offer import Offer
     from pytest_specgate.core.baselines import BaselineEntry, BaselineValues, KnownBaseline
     from pytest_specgate.core.gate import Gate
+    from pytest_specgate.core.noise import Scale
     from pytest_specgate.core.records import WindowRecord
     from pytest_specgate.core.thresholds import BaselineThreshold
 
@@ -38,6 +50,7 @@ EROSION: Final = "erosion"
 NO_NOISE: Final = "no-cross-window-noise"
 MOVED: Final = "machine-moved"
 NOISE_UNKNOWN: Final = "noise-unknown"
+ZERO: Final = "fell-to-zero"
 
 _REASONS: Final = {"PASS": "within-margin", "FAIL": "beyond-margin", "INCONCLUSIVE": "interval-contains-margin"}
 _WHY: Final = {
@@ -47,7 +60,6 @@ _WHY: Final = {
 }
 _STALE: Final = "stale baseline: today is better by more than the margin, so the baseline is of another time"
 _DAY: Final = 10
-_SINGLE: Final = "a window of one round has no spread of its own"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,8 +72,7 @@ class _Case:
         record: of today.
         known: its baseline.
         entry: of the baseline.
-        today: figures of today, by round.
-        within: variance of one difference of today; `None` where nothing tells it.
+        found: figures of today, by round.
     """
 
     gate: Gate
@@ -69,8 +80,32 @@ class _Case:
     record: WindowRecord
     known: KnownBaseline
     entry: BaselineEntry
-    today: BaselineValues
-    within: float | None
+    found: Offer
+
+    @property
+    def today(self) -> BaselineValues:
+        """Figures of today, by round."""
+        return self.found.values
+
+    @property
+    def scale(self) -> Scale:
+        """The scale of differences; that of a share knows no finer step than one of its samples."""
+        return linear_scale(1 / max(1, self.found.samples)) if self.threshold.points else LOG
+
+    @property
+    def within(self) -> float | None:
+        """Variance of one difference of today, by its rounds and a calibration; `None` if nothing tells it."""
+        threshold, pair, scale = self.threshold, self.gate.pair, self.scale
+        values = differences(threshold, self.today)
+        if not values:
+            # A difference of two arms that scatter alike has twice the variance of one, and knows no order.
+            twice = math.sqrt(2)
+            values = tuple(twice * arm_level(threshold, [figure]) for figure in self.today.candidate)
+            scale = dataclasses.replace(scale, order_cap=0.0)
+        fits = threshold.points == (threshold.row.unit == "share")
+        known = calibrated_noise(threshold.metric, pair, self.record.noise, at=threshold.at).noise
+        first = [candidate.position < reference.position for reference, candidate in self.record.rounds_of(pair)]
+        return round_variance(values, noise=known if fits else UNKNOWN_NOISE, candidate_first=first, scale=scale)
 
     @property
     def lost(self) -> float:
@@ -79,22 +114,17 @@ class _Case:
 
     @property
     def eroded(self) -> bool:
-        """Whether more than the margin is lost since the first window."""
-        return self.lost < -self.threshold.delta
+        """Whether more than the margin is lost since the first window, and that is not just the last one."""
+        return self.lost < -self.threshold.delta - SLACK and self.entry.latest.window != self.entry.anchor.window
 
     def level(self, values: BaselineValues) -> float:
-        """Return the signed mean of a window: of its differences, or of the logarithms of its candidate."""
-        if self.threshold.mode == "absolute":
-            return self.level_of(values.candidate)
-        return _mean(self._differences(values))
+        """Return the signed mean of a window: of its differences, or of the level of its candidate."""
+        return level_of(self.threshold, values)
 
-    def level_of(self, figures: Sequence[float]) -> float:
-        """Return the signed mean level of an arm, of logarithms or of shares."""
-        sign = 1 if self.threshold.row.higher_is_better else -1
-        return sign * _mean(figures if self.threshold.points else [math.log(figure) for figure in figures])
-
-    def _differences(self, values: BaselineValues) -> tuple[float, ...]:
-        return differences(self.threshold, values)
+    def words(self, difference: float) -> str:
+        """Name a signed difference as a raw change with the word of its direction."""
+        threshold = self.threshold
+        return change_words(threshold.raw(difference), metric_name=threshold.metric, points=threshold.points)
 
     def look(self) -> CrossLook:
         """Judge today's window."""
@@ -104,37 +134,25 @@ class _Case:
         """Judge the level of the reference arm alone; `None` where it has no such metric."""
         if not self.today.reference or not all(values.reference for values in self.entry.windows):
             return None
-        windows = [self.level_of(values.reference) for values in self.entry.windows]
-        return self._look(self.level_of(self.today.reference), windows, delta=delta, share=0.5)
+        windows = [arm_level(self.threshold, values.reference) for values in self.entry.windows]
+        return self._look(arm_level(self.threshold, self.today.reference), windows, delta=delta, share=0.5)
 
     def _look(
         self, today: float, windows: Sequence[float], *, delta: float | None = None, share: float | None = None
     ) -> CrossLook:
         floor = self.threshold.cross_window
         alone = 0.5 if self.threshold.mode == "absolute" else 1.0
-        counts = [values.rounds for values in self.entry.windows]
+        counts, within = [values.rounds for values in self.entry.windows], self.within
         return cross_look(
             WindowMean(today, self.today.rounds),
             [WindowMean(level, rounds) for level, rounds in zip(windows, counts, strict=True)],
             delta=self.threshold.delta if delta is None else delta,
-            within=None if self.within is None else self.within * (alone if share is None else share),
+            within=None if within is None else within * (alone if share is None else share),
             declared=None if floor is None else floor.fraction,
             family=self.gate.family,
             linear=self.threshold.points,
+            least_sd=self.scale.least_sd,
         )
-
-
-def differences(threshold: BaselineThreshold, values: BaselineValues) -> tuple[float, ...]:
-    """Return the signed differences of a window by round, of logarithms or of shares; empty for a single arm."""
-    sign = 1 if threshold.row.higher_is_better else -1
-    pairs = zip(values.reference, values.candidate, strict=False)
-    if threshold.points:
-        return tuple(sign * (candidate - reference) for reference, candidate in pairs)
-    return tuple(sign * math.log(candidate / reference) for reference, candidate in pairs)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def judge_baseline(gate: Gate, threshold: BaselineThreshold, record: WindowRecord, *, final: bool) -> Verdict:
@@ -146,29 +164,30 @@ def judge_baseline(gate: Gate, threshold: BaselineThreshold, record: WindowRecor
         record: of today.
         final: whether the window has ended.
     """
-    closed = closed_beforehand(gate, threshold, record.baseline(gate.id, threshold.entry_id))
-    if closed is not None:
+    known = record.baseline(gate.id, threshold.entry_id)
+    closed = closed_beforehand(gate, threshold, known)
+    if closed is not None and final:
         return closed
     try:
         found = offer(gate.pair, threshold, record)
     except InvalidError as error:
         return invalid(gate, threshold, Failure(reason=error.reason, message=str(error)))
-    if not final:
-        return _waiting(gate, threshold, rounds=found.values.rounds)
-    known = record.baseline(gate.id, threshold.entry_id)
-    assert known is not None, "closed_beforehand() has a verdict for that"
-    assert known.entry is not None, "likewise"
-    problem = problem_of(threshold, found, known, engine=record.engine)
+    if not final or known is None or known.entry is None:
+        return _waiting(gate, threshold, known, rounds=found.values.rounds)
+    problem = problem_of(threshold, found, known, engine=builds_of(gate.pair, record))
     if problem is not None:
         return invalid(gate, threshold, problem)
-    within = _within(threshold, gate, record, found.values)
-    return _judged(_Case(gate, threshold, record, known, known.entry, found.values, within))
+    case = _Case(gate, threshold, record, known, known.entry, found)
+    return _from_nothing(case) or _judged(case)
 
 
 def closed_beforehand(gate: Gate, threshold: BaselineThreshold, known: KnownBaseline | None) -> Verdict | None:
     """Return the verdict of a claim whose baseline cannot be used, whatever will be measured; `None` if it can."""
     if known is None:
-        text = f"INCONCLUSIVE: {threshold.claim}: no baseline of this gate was looked up"
+        text = (
+            f"INCONCLUSIVE: {threshold.claim}: no baseline was looked up when this window ran, so its record has "
+            f"nothing to compare with: run the gate again"
+        )
         return _undecided(gate, threshold, reason=NO_BASELINE, summary=text)
     if known.problem is None:
         return None
@@ -183,33 +202,48 @@ def _undecided(gate: Gate, threshold: BaselineThreshold, *, reason: str, summary
     return Verdict(**head(gate, threshold), outcome=Outcome.INCONCLUSIVE, reason=reason, summary=summary)
 
 
-def _waiting(gate: Gate, threshold: BaselineThreshold, *, rounds: int) -> Verdict:
-    """Leave a claim for later: only where nothing else decides when the gate has seen enough does it ask for rounds."""
-    more = not gate.intervals and rounds < gate.pair.rounds
+def _waiting(gate: Gate, threshold: BaselineThreshold, known: KnownBaseline | None, *, rounds: int) -> Verdict:
+    """Leave a claim for later: only where nothing else decides when the gate has seen enough does it ask for rounds.
+
+    A window whose baseline is missing, or of another load, asks for them, too: it may become the baseline.
+    """
+    off = known is not None and known.problem is not None and known.problem.reason == BASELINES_OFF
+    more = not gate.intervals and not off and rounds < gate.pair.rounds
     return _undecided(gate, threshold, reason=OPEN if more else LATER)
 
 
-def _within(threshold: BaselineThreshold, gate: Gate, record: WindowRecord, today: BaselineValues) -> float | None:
-    """Return the variance of one difference of today, by its rounds and a calibration; `None` if nothing tells it."""
-    values = differences(threshold, today)
-    if not values:
-        # A difference of two arms that scatter alike has twice the variance of one.
-        values = tuple(math.sqrt(2) * (figure if threshold.points else math.log(figure)) for figure in today.candidate)
-    mean = _mean(values)
-    squares, df = math.fsum((value - mean) ** 2 for value in values), len(values) - 1.0
-    fits = threshold.points == (threshold.row.unit == "share")
-    noise = calibrated_noise(threshold.metric, gate.pair, record.noise, at=threshold.at).noise
-    if fits and noise.df:
-        squares, df = squares + noise.df * noise.sigma**2, df + noise.df
-    return squares / df if df else None
+def _from_nothing(case: _Case) -> Verdict | None:
+    """Judge rounds in which a metric is 0, of which no ratio can be formed; `None` when it never is."""
+    threshold, today = case.threshold, case.today
+    of = f"{threshold.row.label} at {level_label(threshold.at)}"
+    if threshold.points:
+        return None
+    if 0 in today.reference:
+        text = f"{of} is 0 in {case.gate.pair.reference.name}, so there is nothing to compare with"
+        return invalid(case.gate, threshold, Failure(reason="reference-is-zero", message=text))
+    if 0 not in today.candidate:
+        return None
+    times = today.candidate.count(0)
+    where = "" if times == today.rounds else f" in {times} of {today.rounds} rounds"
+    return Verdict(
+        **head(case.gate, threshold),
+        outcome=Outcome.FAIL,
+        reason=ZERO,
+        summary=f"FAIL: {of} fell to 0{where}: {change_words(-1.0, metric_name=threshold.metric)}",
+        reference=statistics.geometric_mean(today.reference) if today.reference else None,
+        candidate=0.0,
+        change=-1.0,
+        rounds=today.rounds,
+        samples=case.found.samples,
+    )
 
 
 def _judged(case: _Case) -> Verdict:
     threshold, look = case.threshold, case.look()
     if look.lower is None or look.upper is None:
         return _without_noise(case, look)
-    if (moved := _moved(case)) is not None:
-        return invalid(case.gate, threshold, moved)
+    if (problem := _too_fine(case) or _moved(case)) is not None:
+        return invalid(case.gate, threshold, problem)
     outcome, reason = Outcome(look.decision), _REASONS[look.decision]
     verdict = _figures(case, look)
     low, high = sorted(threshold.raw(bound) for bound in (look.lower, look.upper))
@@ -251,20 +285,16 @@ def _erosion_shown(case: _Case, look: CrossLook) -> bool:
     """Whether the loss since the first window is shown to be beyond the margin: both are single windows."""
     assert look.window_sd is not None, "a look with bounds has a noise"
     half = upper_quantile(look.df, family=case.gate.family) * math.sqrt(2) * look.window_sd
-    return case.lost + half < -case.threshold.delta
+    return case.lost + half < -case.threshold.delta - SLACK
 
 
 def _erosion_text(case: _Case) -> str:
     threshold, anchor = case.threshold, case.known.windows[case.entry.anchor.window]
-    changed = change_words(threshold.raw(case.lost), metric_name=threshold.metric, points=threshold.points)
-    steps = change_words(
-        threshold.raw(case.level(case.today) - case.level(case.entry.latest)),
-        metric_name=threshold.metric,
-        points=threshold.points,
-    )
+    step = case.words(case.level(case.today) - case.level(case.entry.latest))
     return (
-        f"erosion: {threshold.row.label} at {level_label(threshold.at)} {changed} since the first accepted window "
-        f"({anchor.measured_at[:_DAY]}), beyond the margin, though only {steps} since the last one"
+        f"erosion: {threshold.row.label} at {level_label(threshold.at)} {case.words(case.lost)} since the first "
+        f"accepted window ({anchor.measured_at[:_DAY]}), beyond the margin, and {step} since the last one "
+        f"({case.known.windows[case.entry.latest.window].measured_at[:_DAY]})"
     )
 
 
@@ -286,6 +316,15 @@ def _without_noise(case: _Case, look: CrossLook) -> Verdict:
     )
 
 
+def _too_fine(case: _Case) -> Failure | None:
+    """Return that the samples of a share are too few to see its margin."""
+    threshold, step = case.threshold, case.scale.least_sd
+    if not threshold.points or step <= threshold.fraction / 2:
+        return None
+    text = f"{threshold.claim}: its steps of {100 * step:.2g} points cannot resolve that margin"
+    return Failure(reason="cannot-be-resolved", message=text)
+
+
 def _moved(case: _Case) -> Failure | None:
     """Return that the machine is another today: the level of the reference left its own baseline, too."""
     if case.threshold.mode != "absolute":
@@ -294,12 +333,13 @@ def _moved(case: _Case) -> Failure | None:
     look = case.reference_look(delta=delta)
     if look is None or look.upper is None or look.lower is None or (look.upper >= -delta and look.lower <= delta):
         return None
-    changed = change_words(case.threshold.raw(look.difference), metric_name=case.threshold.metric)
+    reference, candidate = (arm.name for arm in case.gate.pair.arms)
     return Failure(
         reason=MOVED,
         message=(
-            f"{case.threshold.claim}: the machine moved: {case.gate.pair.reference.name}, the reference, is {changed} "
-            f"than its own baseline, so the level of {case.gate.pair.candidate.name} tells nothing: use mode='relative'"
+            f"{case.threshold.claim}: the machine moved: {reference}, the reference, is {case.words(look.difference)} "
+            f"since its own baseline, so the level of {candidate} tells nothing: use "
+            f"mode='relative', or start the baseline anew if the machine stays so"
         ),
     )
 
@@ -318,13 +358,14 @@ def _figures(case: _Case, look: CrossLook) -> Verdict:
         ratios=differences(threshold, values),
         change=threshold.raw(look.difference),
         rounds=values.rounds,
+        samples=case.found.samples,
         noise=f"across windows: {look.source}{_floor_words(case, look)}",
         looks=1,
         baseline=BaselineVerdict(
             mode=threshold.mode,
-            today=_shown(case, case.level(values)),
-            level=_shown(case, _mean([case.level(one) for one in entry.windows])),
-            windows=tuple(_shown(case, case.level(one)) for one in entry.windows),
+            today=shown_level(threshold, case.level(values)),
+            level=shown_level(threshold, mean([case.level(one) for one in entry.windows])),
+            windows=tuple(shown_level(threshold, case.level(one)) for one in entry.windows),
             since_latest=threshold.raw(case.level(values) - case.level(entry.latest)),
             since_anchor=threshold.raw(case.level(values) - case.level(entry.anchor)),
             anchor_at=case.known.windows[entry.anchor.window].measured_at,
@@ -336,13 +377,7 @@ def _figures(case: _Case, look: CrossLook) -> Verdict:
 
 
 def _plain(case: _Case, figures: Sequence[float]) -> float:
-    return _mean(figures) if case.threshold.points else statistics.geometric_mean(figures)
-
-
-def _shown(case: _Case, level: float) -> float:
-    """Return a signed level as people read it: candidate over reference, a difference of shares, or a value."""
-    unsigned = level if case.threshold.row.higher_is_better else -level
-    return unsigned if case.threshold.points else math.exp(unsigned)
+    return mean(figures) if case.threshold.points else statistics.geometric_mean(figures)
 
 
 def _floor_words(case: _Case, look: CrossLook) -> str:
@@ -352,8 +387,7 @@ def _floor_words(case: _Case, look: CrossLook) -> str:
 
 def _told(case: _Case, look: CrossLook) -> str:
     """Say what was found, in words."""
-    threshold = case.threshold
-    changed = change_words(threshold.raw(look.difference), metric_name=threshold.metric, points=threshold.points)
+    threshold, changed = case.threshold, case.words(look.difference)
     of = case.gate.pair.title if threshold.mode == "relative" else f"{case.gate.pair.candidate.name} (absolute)"
     count = len(case.entry.windows)
     windows = f"{count} accepted window{'s' if count != 1 else ''}"
@@ -366,10 +400,15 @@ def _flags(case: _Case, look: CrossLook) -> Iterator[str]:
         yield _STALE
     if case.eroded:
         yield _erosion_text(case)
-    if min(values.rounds for values in (case.today, *case.entry.windows)) == 1:
-        yield _SINGLE
+    if single := [_window_name(case, values) for values in (case.today, *case.entry.windows) if values.rounds == 1]:
+        yield f"of one round only, which has no spread of its own: {', '.join(single)}"
     if (unusual := _unusual(case)) is not None:
         yield unusual
+
+
+def _window_name(case: _Case, values: BaselineValues) -> str:
+    known = case.known.windows.get(values.window)
+    return "today's window" if known is None else f"the window of {known.measured_at[:_DAY]}"
 
 
 def _unusual(case: _Case) -> str | None:
@@ -377,6 +416,5 @@ def _unusual(case: _Case) -> str | None:
     look = case.reference_look(delta=0.0) if case.threshold.mode == "relative" else None
     if look is None or look.lower is None or look.upper is None or look.lower <= 0 <= look.upper:
         return None
-    threshold = case.threshold
-    changed = change_words(threshold.raw(look.difference), metric_name=threshold.metric, points=threshold.points)
-    return f"{case.gate.pair.reference.name}, the reference, is not its usual self: {changed} since the baseline"
+    name, changed = case.gate.pair.reference.name, case.words(look.difference)
+    return f"{name}, the reference, is not its usual self: {changed} since the baseline"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_specgate.core.arms import MAXIMUM_ROUNDS
+from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.factors import STEPS_PER_SECOND
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
@@ -14,6 +15,7 @@ from pytest_specgate.core.statistics import raw_change
 from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_AGREE
 from pytest_specgate.core.units import measured_text, rounded_up
 from pytest_specgate.core.verdict import Outcome, change_words
+from pytest_specgate.reporting.baselines import baseline_evidence
 from pytest_specgate.reporting.figures import number, percent, span, unit_text, value_text
 from pytest_specgate.reporting.tables import noise_line, shares_text
 
@@ -33,6 +35,8 @@ def evidence_lines(verdict: Verdict, gate: Gate) -> Iterator[str]:
         values = [measured_text(metric(verdict.metric).unit, value) for value in verdict.values]
         yield f"by boot of {gate.pair.candidate.name}: {', '.join(values)}"
         yield f"claim: {verdict.claim}"
+    elif verdict.kind == NOT_WORSE_THAN_BASELINE:
+        yield from baseline_evidence(verdict, gate)
     elif verdict.kind == FASTER_ONLY_UP_TO:
         yield from _curve_lines(verdict)
         yield f"claim: {verdict.claim}"
@@ -155,4 +159,6 @@ def counted(count: int, what: str) -> str:
 
 def is_undecided(verdict: Verdict) -> bool:
     """Whether more rounds could decide it."""
-    return verdict.outcome == Outcome.INCONCLUSIVE and verdict.reason not in {"stopped", "outputs-not-repeatable"}
+    others = {"stopped", "outputs-not-repeatable"}
+    more = verdict.reason not in others and verdict.kind != NOT_WORSE_THAN_BASELINE
+    return verdict.outcome == Outcome.INCONCLUSIVE and more

@@ -13,9 +13,11 @@ from pytest_specgate.core.judge import identity_of, pair_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.quantities import bunched_sends
 from pytest_specgate.core.verdict import Outcome
+from pytest_specgate.reporting.baselines import baseline_lines, baseline_steps
 from pytest_specgate.reporting.differences import differences_in_short, pair_differences
 from pytest_specgate.reporting.engines import build_lines, engine_lines
 from pytest_specgate.reporting.evidence import counted, evidence_lines, is_undecided, needs_lines, verdict_notes
+from pytest_specgate.reporting.history import history_lines
 from pytest_specgate.reporting.outputs import output_lines, outputs_in_short
 from pytest_specgate.reporting.prompts import prompts_text, speculation_caption
 from pytest_specgate.reporting.tables import (
@@ -51,7 +53,7 @@ class Judged:
 def failure_text(verdict: Verdict, *, gate: Gate, record: WindowRecord, record_path: str, again: str) -> str:
     """Return the whole message of a threshold that did not pass; its first line is the sentence of the verdict."""
     first = verdict.summary if verdict.outcome != Outcome.INVALID else f"INVALID ({verdict.reason}): {verdict.summary}"
-    lines = [first, *_indented(_evidence(verdict, gate, record))]
+    lines = [first, *_indented([*history_lines(record), *_evidence(verdict, gate, record)])]
     lines += _indented(_flag_lines(verdict))
     lines += _indented(_next_steps(verdict, gate, record, record_path=record_path, again=again))
     return "\n".join(lines)
@@ -78,9 +80,12 @@ def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_pa
         if boots:
             yield f"server of {arm.name}: {boots[-1].command}"
     yield f"record: {record_path} (judge it again, anywhere: specgate judge {shlex.quote(record_path)})"
-    if is_undecided(verdict) and any(attached_of(arm.name, record) for arm in gate.pair.arms):
+    if verdict.baseline is not None and verdict.outcome != Outcome.INVALID:
+        yield from baseline_steps(verdict, record_path=record_path, again=again)
+    elif is_undecided(verdict) and any(attached_of(arm.name, record) for arm in gate.pair.arms):
         yield f"an attached server gives one round: declare a floor for what it can decide, then {again}"
     elif verdict.reason == "stopped" and record.stopped:
+        yield f"go on with what was measured: the same run once more, and --specgate-resume={shlex.quote(record_path)}"
         yield f"measure it whole, with more time or without a budget: {_without_budget(again)}"
     elif is_undecided(verdict):
         yield from needs_lines(verdict, again)
@@ -118,6 +123,7 @@ def window_lines(
         verdicts = [verdict for entry in judged if entry.gate.pair == pair for verdict in entry.verdicts]
         yield pair_table(pair, record, verdicts)
         yield from point_notes(pair, record)
+        yield from baseline_lines(verdicts)
         yield from verdict_notes(verdicts)
         yield from build_lines(pair, record)
         yield from pair_differences(pair, record)
@@ -152,10 +158,13 @@ def _window_head(record: WindowRecord) -> Iterator[str]:
     profile = record.profile
     state = "" if record.finished else ", UNFINISHED"
     yield f"boots: {len(record.boots)} in {counted(len(rounds), 'round')} ({order}){state}"
+    yield from history_lines(record)
     counts = ", ".join(f"{count} requests at {level_label(at)}" for at, count in profile.requests.items())
     yield f"load: {prompts_text(record)}, {profile.output_tokens} output tokens, {counts}"
     host = facts_of(record.host)
-    yield f"host: {describe(host)} (class {host_class(host)})"
+    own = host_class(host)
+    declared = f", declared; by its facts {own}" if record.host_class not in {"", own} else ""
+    yield f"host: {describe(host)} (class {record.host_class or own}{declared})"
     after = [trouble for boot in record.boots for trouble in troubles(facts_of(boot.host_after))]
     yield from dict.fromkeys(f"host: {trouble}" for trouble in [*troubles(host), *after])
     yield from engine_lines(record)

@@ -9,6 +9,7 @@ from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_AGREE
 from pytest_specgate.names import OUTCOME_PROPERTY
 from pytest_specgate.reporting.differences import differences_in_short
+from pytest_specgate.reporting.history import continued_text
 from pytest_specgate.reporting.outputs import outputs_in_short
 
 if TYPE_CHECKING:
@@ -56,10 +57,16 @@ def properties(verdict: Verdict) -> list[Property]:
 
 
 def pair_properties(pair: ArmPair, record: WindowRecord) -> list[Property]:
-    """Return what stands beside every verdict of a pair: in what its servers differ, whether answers were compared."""
+    """Return what stands beside every verdict of a pair: in what its servers differ, whether answers were compared.
+
+    Also what came before its window: which attempt at its builds it is, and which rounds an earlier run has measured.
+    """
+    continued = [("specgate_continued", continued_text(record))] if record.continued else []
     return [
         ("specgate_engine_differences", differences_in_short(pair, record)),
         ("specgate_outputs", outputs_in_short(pair, record)),
+        ("specgate_attempt", record.attempt),
+        *continued,
     ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tabulate import tabulate
 
 from pytest_specgate.core import counters, statistics, validity
+from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.errors import ScrapeError
 from pytest_specgate.core.judge import first_point_problem
 from pytest_specgate.core.levels import level_label
@@ -52,7 +53,8 @@ def point_notes(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
 
 
 def _point_rows(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, at: Level) -> Iterable[list[str]]:
-    here = [verdict for verdict in verdicts if verdict.at == at]
+    # What is claimed of a baseline stands in a table of its own: its changes are of another kind.
+    here = [verdict for verdict in verdicts if verdict.at == at and verdict.kind != NOT_WORSE_THAN_BASELINE]
     problem = first_point_problem(pair, record, at=at)
     if problem is not None:
         yield [level_label(at), f"not judged ({problem.reason}), see below", "-", "-", "-", "-", "-", Outcome.INVALID]

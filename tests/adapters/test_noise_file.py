@@ -226,7 +226,7 @@ def test_a_record_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     """An older one is better than none: a broken file, or one of another schema, stops nobody."""
     good, broken, other = (_saved(tmp_path, f"2026-11-0{day}T09:00:00.000+00:00") / RECORD_NAME for day in (1, 2, 3))
     broken.write_text("{", encoding="utf-8")
-    other.write_text(good.read_text(encoding="utf-8").replace('"schema_version": 2', '"schema_version": 99'))
+    other.write_text(good.read_text(encoding="utf-8").replace('"schema_version": 3', '"schema_version": 99'))
 
     assert [record.created_at for record in latest_records(tmp_path, PROFILE)] == ["2026-11-01T09:00:00.000+00:00"]
 

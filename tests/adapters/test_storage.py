@@ -13,12 +13,15 @@ from pytest_specgate.adapters.storage import FileStore, load_record, window_name
 from pytest_specgate.core.arms import Arm
 from pytest_specgate.core.counters import CounterPage, Sample
 from pytest_specgate.core.errors import RecordError
+from pytest_specgate.core.judge import judge
 from pytest_specgate.core.profile import RequestProfile
 from pytest_specgate.core.records import BootRecord, ClientRecord, PointRecord, RequestRecord, WindowRecord
+from pytest_specgate.core.stored_gates import gates_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+DATA = Path(__file__).parents[1] / "core" / "data"
 PROFILE = RequestProfile(input_tokens=8, output_tokens=3, requests={1: 10, 8: 16}, stop=("<end>",))
 CLIENT = ClientRecord(
     processes=1,
@@ -124,7 +127,7 @@ def test_a_record_is_text_that_people_can_read(stored: Path) -> None:
     """Indented UTF-8 with a line end at its end, and absent values as null, never as NaN."""
     text = stored.read_bytes().decode("utf-8")
 
-    assert text.startswith('{\n "schema_version": 2,\n')
+    assert text.startswith('{\n "schema_version": 3,\n')
     assert text.endswith("}\n")
     assert "serve 漢" in text
     assert "NaN" not in text
@@ -224,7 +227,7 @@ def test_case_114_what_is_no_number_is_refused_with_file_and_key(
     with pytest.raises(RecordError) as caught:
         load_record(path)
     assert str(caught.value) == (
-        f"{path} is no window record of schema 2: boots.0.points.0.requests.0.ttft_s: "
+        f"{path} is no window record of schema 3: boots.0.points.0.requests.0.ttft_s: "
         "Input should be a finite number, got 'float'"
     )
 
@@ -252,10 +255,6 @@ def test_case_114_null_is_missing_and_not_zero(altered: Callable[[str, str], Pat
         ('"finished":true', '"finished":null', "finished: "),
         ('"name":"off"', '"name":"two words"', "arms.0.name: "),
         ('"input_tokens":8', '"input_tokens":"8"', "profile.input_tokens: "),
-        ('"schema_version":2', '"schema_version":null', "schema_version: "),
-        ('"schema_version":2', '"schema_version":"2"', "schema_version: "),
-        ('"schema_version":2', '"schema_version":1', "schema_version: "),
-        ('"schema_version":2', '"schema_version":3', "schema_version: "),
         ('"at":1', '"concurrency":1', "boots.0.points.0."),
         ('"at":1', '"at":true', "boots.0.points.0.at: "),
         ('"cpus":2', '"cpus":NaN', "host.cpus: "),
@@ -270,10 +269,75 @@ def test_case_115_a_wrong_value_is_refused_with_file_and_key(
 
     with pytest.raises(RecordError) as caught:
         load_record(path)
-    assert str(caught.value).startswith(f"{path} is no window record of schema 2: {place}")
+    assert str(caught.value).startswith(f"{path} is no window record of schema 3: {place}")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    ("new", "sentence"),
+    [
+        ('"schema_version":null', "schema_version is None, and a whole number is wanted: this is no window record"),
+        ('"schema_version":"3"', "schema_version is '3', and a whole number is wanted"),
+        ('"schema_version":true', "schema_version is True, and a whole number is wanted"),
+        ('"schema_version":3.0', "schema_version is 3.0, and a whole number is wanted"),
+        ('"version":3', "schema_version is None, and a whole number is wanted"),
+        ('"schema_version":0', "it has schema version 0: there is no such version"),
+        ('"schema_version":1', "it has schema version 1: it does not know whether its client kept up with the server"),
+        ('"schema_version":4', "versions up to 3: update pytest-specgate"),
+    ],
+)
+def test_a_version_that_cannot_be_read_is_refused_with_its_reason(
+    altered: Callable[[str, str], Path], new: str, sentence: str
+) -> None:
+    """Unknown, newer and hopeless versions name the file, what was found, and what to do."""
+    path = altered('"schema_version":3', new)
+
+    with pytest.raises(RecordError) as caught:
+        load_record(path)
+    assert str(caught.value).startswith(f"{path} cannot be read as a window record: ")
+    assert sentence in str(caught.value)
+
+
+def test_a_record_of_today_is_parsed_once(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version is told by how the text begins: records of many megabytes are not read twice."""
+    monkeypatch.setattr(json, "loads", _fail)
+
+    assert load_record(stored) == make_record()
+
+
+def test_the_version_may_stand_anywhere(stored: Path) -> None:
+    """A tool that sorts the keys of a record leaves it readable."""
+    stored.write_text(json.dumps(json.loads(stored.read_text()), sort_keys=True))
+
+    assert load_record(stored) == make_record()
+
+
+def test_a_record_of_schema_2_is_read_and_judged_as_it_was() -> None:
+    """A file that an earlier version wrote gives its verdict again; what it did not know stays unknown."""
+    record = load_record(DATA / "window_record_2.json")
+    (gate,) = gates_of(record)
+    (verdict,) = judge(gate, record)
+
+    assert (record.schema_version, record.host_class, record.commit, record.attempt) == (3, "", "", 1)
+    assert (record.settings, record.baselines, record.continued) == ({}, (), ())
+    assert {**record.verdicts[0], "baseline": None} == verdict.model_dump(mode="json")
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "1e400", "true", '"x"'])
+def test_an_older_record_is_checked_like_one_of_today(tmp_path: Path, value: str) -> None:
+    """A wrong value in a record of schema 2 names file and key, as it stands in today's form."""
+    path = tmp_path / "record.json"
+    text = (DATA / "window_record_2.json").read_text()
+    assert text.count('"repetitiveness": 0.0') == 2
+    path.write_text(text.replace('"repetitiveness": 0.0', f'"repetitiveness": {value}', 1))
+
+    with pytest.raises(RecordError) as caught:
+        load_record(path)
+    assert str(caught.value).startswith(
+        f"{path} is no window record of schema 3: boots.0.points.0.repetitiveness: Input should be a "
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b"[" * 99999])
 def test_a_file_that_is_no_json_object_is_named(stored: Path, content: bytes) -> None:
     """Cut, empty or foreign files are an error with the path."""
     stored.write_bytes(content)

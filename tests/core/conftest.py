@@ -6,7 +6,7 @@ import base64
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -14,6 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pytest_specgate.core import counters
 from pytest_specgate.core.arms import Arm, ArmPair, arms_of, boot_order
+from pytest_specgate.core.baseline_fit import known_baseline
+from pytest_specgate.core.baseline_update import Acceptance, plan_update
 from pytest_specgate.core.counters import CounterPage, Sample
 from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.identity import observed_fields
@@ -28,7 +30,7 @@ from pytest_specgate.core.records import (
 )
 from pytest_specgate.core.speculation import SpeculationDelta
 from pytest_specgate.core.sse import Read
-from pytest_specgate.core.thresholds import NoiseFloor, Threshold
+from pytest_specgate.core.thresholds import BaselineThreshold, NoiseFloor, Threshold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
+    from pytest_specgate.core.baselines import BaselineFile
     from pytest_specgate.core.levels import Level
     from pytest_specgate.core.thresholds import AnyThreshold
 
@@ -48,6 +51,7 @@ settings.load_profile("core")
 
 DATA = Path(__file__).parent / "data"
 MODEL = "tiny"
+HOST_CLASS = "cpu-test-2c-0a1b2c3d"
 CLIENT = ClientRecord(
     processes=1,
     wall_s=10.0,
@@ -99,7 +103,9 @@ class Build:
         return off if k is None else off.vary(f"k{k}", args={"speculative_config": config})
 
     @classmethod
-    def pair(cls, *, reference: int | None = None, candidate: int = 4, rounds: int = 6, **profile: object) -> ArmPair:
+    def pair(
+        cls, *, reference: int | None = None, candidate: int | None = 4, rounds: int = 6, **profile: object
+    ) -> ArmPair:
         """Return a pair of arms that differ in speculation, named by their draft horizons."""
         return ArmPair(
             reference=cls.arm(reference),
@@ -285,6 +291,43 @@ class Build:
             engine={arm.name: {"vllm": "0.32.0"} for arm in pair.arms},
             boots=tuple(boots),
         )
+
+    @staticmethod
+    def claim(
+        metric: str = "output_throughput", at: Level = 1, *, margin: float = 0.05, **how: Any
+    ) -> BaselineThreshold:
+        """Return a claim about a baseline, by default about the change between the arms."""
+        return BaselineThreshold(metric, at, margin, **how)
+
+    @classmethod
+    def day(cls, pair: ArmPair, number: int, reference: Sequence[Speed], candidate: Sequence[Speed]) -> WindowRecord:
+        """Return a window of a day of November, on one class of machine."""
+        made_at = f"2026-11-{number:02d}T12:00:00.000+00:00"
+        window = cls.window(pair, reference, candidate)
+        return window.model_copy(update={"created_at": made_at, "host_class": HOST_CLASS})
+
+    @staticmethod
+    def accepting(mode: Literal["new", "append", "replace"] = "append", **changes: Any) -> Acceptance:
+        """Return who accepts a window, and why."""
+        return Acceptance(**{
+            "mode": mode, "reason": "a test", "accepted_at": "2026-11-29T13:00:00+00:00", "record_sha256": "0" * 64,
+            **changes,
+        })  # fmt: skip
+
+    @classmethod
+    def accepted(cls, gate: Gate, *windows: WindowRecord, file: BaselineFile | None = None) -> BaselineFile:
+        """Return the baseline that holds some windows."""
+        for window in windows:
+            file = plan_update(gate, window, file, how=cls.accepting()).after
+        assert file is not None
+        return file
+
+    @staticmethod
+    def against(gate: Gate, window: WindowRecord, file: BaselineFile | None, **changes: Any) -> WindowRecord:
+        """Return a window that knows the baselines of its gate."""
+        where = {"path": "baselines/file.json", "host_class": HOST_CLASS, "settings": window.settings, **changes}
+        found = {claim.entry_id: known_baseline(gate, claim, file, **where) for claim in gate.baselines}
+        return window.model_copy(update={"baselines": tuple(found.values())})
 
     @staticmethod
     def edited(

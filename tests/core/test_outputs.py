@@ -129,7 +129,29 @@ def test_answers_that_were_not_kept_are_compared_by_their_hashes(build: type[Bui
 
     assert found.words == "19 of 20"
     assert found.first is not None
-    assert found.first.words == "first difference in request 5 at c=1, round 1"
+    assert found.first.words == (
+        "where they differ is not known, as their texts were not kept (the first is request 5 at c=1, round 1)"
+    )
+
+
+def test_answers_that_differ_in_a_secret_alone_are_told(build: type[Build]) -> None:
+    """Texts are kept without secrets: two that are equal then have other hashes, and a place in no text."""
+    pair = build.pair()
+    record = build.edited_point(
+        _window(build, pair),
+        arm="k4",
+        at=1,
+        edit=lambda point: point.model_copy(
+            update={
+                "requests": tuple(one.model_copy(update={"text_sha256": "f" * 64}) for one in point.requests),
+            }
+        ),
+    )
+    found = outputs.of_pair(pair, record, points=(1,)).arms.first
+
+    assert found is not None
+    assert found.kept
+    assert found.words == "first difference in request 0 at c=1, round 1"
 
 
 @given(common=st.text(max_size=8), rests=st.tuples(st.text(max_size=4), st.text(max_size=4)))

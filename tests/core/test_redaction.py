@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.core.arms import Arm
-from pytest_specgate.core.redaction import REDACTED, redacted, redacted_arm, redacted_profile, redacted_text, secrets_of
+from pytest_specgate.core.redaction import (
+    REDACTED,
+    redacted,
+    redacted_arm,
+    redacted_profile,
+    redacted_text,
+    secrets_in,
+    secrets_of,
+)
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -205,6 +213,31 @@ def test_a_profile_is_stored_without_secrets(build: type[Build]) -> None:
     assert seen.extra_body == {"api_key": REDACTED, "user": {"pwd": REDACTED, "name": "x"}, "echo": True}
     assert redacted_profile(build.profile()) == build.profile()
     assert (seen.requests, seen.temperature) == (profile.requests, profile.temperature)
+
+
+def test_addresses_of_model_and_endpoint_are_stored_without_passwords(build: type[Build]) -> None:
+    """What an arm is served from and where requests are sent to may hold a password; the rest of them is kept."""
+    arm = Arm("off", model="https://user:hunter2@models.invalid/x")
+    profile = build.profile(endpoint="/v1/completions?api_key=hunter2&x=1")
+
+    assert redacted_arm(arm).model == f"https://{REDACTED}@models.invalid/x"
+    assert redacted_profile(profile).endpoint == f"/v1/completions?api_key={REDACTED}&x=1"
+    assert redacted_profile(build.profile(endpoint="/v1/x")).endpoint == "/v1/x"
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ({"credentials": {"user": ["one", {"x": "two"}], "port": 5}, "plain": "kept"}, {"one", "two"}),
+        ([{"api_key": "one"}, {"api_key": ""}], {"one"}),
+        ("hunter2", set()),
+        (None, set()),
+        (5, set()),
+    ],
+)
+def test_secrets_in_a_value_are_the_texts_under_secret_names(value: JsonValue, found: set[str]) -> None:
+    """At any depth; texts without a name, empty ones and numbers are none."""
+    assert secrets_in(value) == found
 
 
 def test_secrets_of_an_arm_are_its_texts_under_secret_names() -> None:

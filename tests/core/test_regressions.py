@@ -14,7 +14,7 @@ from pytest_specgate.core.counters import CounterDelta
 from pytest_specgate.core.declared import fraction_of
 from pytest_specgate.core.errors import ScrapeError, UsageError
 from pytest_specgate.core.metrics import measure
-from pytest_specgate.core.records import RequestRecord, WindowRecord
+from pytest_specgate.core.records import SCHEMA_VERSION, RequestRecord, WindowRecord
 from pytest_specgate.core.redaction import redacted, redacted_text
 from pytest_specgate.core.sse import Read, timeline
 
@@ -119,13 +119,15 @@ def test_case_50_finished_requests_of_a_page_without_the_counter(build: type[Bui
         CounterDelta(before, after).finished()
 
 
-@pytest.mark.parametrize("text", ["true", "2.0"])
+@pytest.mark.parametrize("text", ["true", f"{SCHEMA_VERSION}.0", f'"{SCHEMA_VERSION}"', "null"])
 def test_a_schema_version_is_a_whole_number(build: type[Build], text: str) -> None:
-    """A schema version is a whole number: neither `true` nor 2.0 will do."""
+    """A schema version is a whole number: neither `true`, nor today's with a point or in quotes, nor nothing will do."""
     window = build.window(build.pair(), [1.0], [1.0]).model_dump_json()
+    edited = window.replace(f'"schema_version":{SCHEMA_VERSION}', f'"schema_version":{text}')
 
+    assert edited != window
     with pytest.raises(ValueError, match="schema_version"):
-        WindowRecord.model_validate_json(window.replace('"schema_version":2', f'"schema_version":{text}'))
+        WindowRecord.model_validate_json(edited)
 
 
 def test_a_key_with_a_dot_is_no_path() -> None:

@@ -22,6 +22,13 @@ from pytest_specgate.core.secret_words import (
         (["-e", "HF_TOKEN=x", "vllm"], ["-e", "HF_TOKEN=[redacted]", "vllm"]),
         (["--hub", "hf_abcdefghijklmnopqrst"], ["--hub", "[redacted]"]),
         (["--x", '{"api_key": "own"}'], ["--x", '{"api_key": "[redacted]"}']),
+        (
+            ["--x", '{"credentials": {"user": ["own"], "n": 5}}'],
+            ["--x", '{"credentials": {"user": ["[redacted]"], "n": 5}}'],
+        ),
+        (['--x=[{"auth": {"v": "own"}}]'], ['--x=[{"auth": {"v": "[redacted]"}}]']),
+        (["--x", '{"plain":  "as  written"}'], ["--x", '{"plain":  "as  written"}']),
+        (["--x", "{not json", "[1"], ["--x", "{not json", "[1"]),
         (["--seed", "3", ""], ["--seed", "3", ""]),
     ],
 )
@@ -44,6 +51,13 @@ def test_secrets_are_the_values_without_their_names() -> None:
     words = ["--api-key=open sesame", "HF_TOKEN=x", "--password", "", "--seed", "3"]
 
     assert secrets_of_words(words, lists=True) == {"open sesame", "x"}
+
+
+def test_secrets_inside_a_json_value_are_found() -> None:
+    """What stands deep inside a value under a secret's name can be cut out of what a server prints, too."""
+    words = ["--x", '{"credentials": {"user": ["own"], "n": 5}, "plain": "kept"}', "--y", "[" * 99999]
+
+    assert secrets_of_words(words, lists=True) == {"own"}
 
 
 def test_short_values_of_inherited_variables_are_no_secrets() -> None:

@@ -13,6 +13,7 @@ from pytest_specgate.core.records import PairRecord, WindowRecord
 from pytest_specgate.core.stored_gates import gates_of, pairs_of, stored_gate
 from pytest_specgate.core.thresholds import (
     CALIBRATED,
+    BaselineThreshold,
     CurveThreshold,
     LimitThreshold,
     NoiseFloor,
@@ -36,6 +37,9 @@ KINDS: list[AnyThreshold] = [
     CurveThreshold(1, "output_throughput", FLOOR),
     CurveThreshold(1),
     OutputsThreshold(8, 0.99),
+    BaselineThreshold("output_throughput", 8, 0.05),
+    BaselineThreshold("ttft_p50", 1, 0.05, "absolute", FLOOR, engine="same"),
+    BaselineThreshold("acceptance_rate", 1, 0.02, "relative", NoiseFloor(0.01, "made up", points=True), points=True),
 ]
 
 
@@ -85,6 +89,11 @@ def test_pairs_come_back_as_they_were_declared(build: type[Build]) -> None:
         ({"thresholds": [{"metric": "ttft_p50", "at": 8}]}, "cannot be read: a threshold is of type None"),
         ({"thresholds": [{"type": "limit", "fields": {"metric": "ttft_p50", "at": 8}}]}, "cannot be read"),
         ({"thresholds": [{"type": "curve", "fields": {"metric": "no_such", "at": 8}}]}, "cannot be read"),
+        ({"thresholds": [{"type": "baseline", "fields": {"metric": "ttft_p50", "at": 8}}]}, "cannot be read"),
+        (
+            {"thresholds": [{"type": "baseline", "fields": {"metric": "ttft_p50", "at": 8, "fraction": -0.1}}]},
+            "cannot be read",
+        ),
     ],
 )
 def test_what_is_no_gate_is_named(build: type[Build], edit: dict[str, Any], problem: str) -> None:

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.real_vllm
 
 _RUN_LIMIT_S: Final = 1200.0
 _LOOK_S: Final = 1.0
+_UNDISTURBED_AFTER: Final = 4
 
 GATES = """
 from pytest_specgate import EMBEDDED_MODEL, Arm, ArmPair, RequestProfile, better, gate, noise_floor, not_worse
@@ -148,10 +149,23 @@ def lives(process: psutil.Process) -> bool:
     return False
 
 
+def disturbed(record: WindowRecord) -> bool:
+    """Whether the machine held the load client up: then what was measured is INVALID, as it has to be."""
+    arms = {arm.name: arm for arm in record.arms}
+    problems = [
+        validity.point_problem(arms[boot.arm], point, record.profile) for boot in record.boots for point in boot.points
+    ]
+    return any(problem is not None and problem.reason == "client-saturated" for problem in problems)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Two arms measured and judged, two rounds."""
-    return run_pytest(tmp_path_factory.mktemp("gate"), GATES, "--junitxml=junit.xml")
+    """Two arms measured and judged, two rounds: on a machine that stood still meanwhile, once more."""
+    for _ in range(_UNDISTURBED_AFTER):
+        run = run_pytest(tmp_path_factory.mktemp("gate"), GATES, "--junitxml=junit.xml")
+        if not disturbed(run.record):
+            break
+    return run
 
 
 def test_both_thresholds_are_judged(run: Run) -> None:

@@ -31,12 +31,26 @@ def record_of(run: GateRun) -> Path:
 
 
 def test_verdicts_are_those_of_the_run_to_the_last_digit(healthy: GateRun) -> None:
-    """The list that is printed equals the one in the record, and all pass: exit status 0."""
+    """The list that is printed equals the one in the record, each marked as valid, and all pass: exit status 0."""
     path = record_of(healthy)
     found = judged(path, "--json")
 
     assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout) == json.loads(path.read_text())["verdicts"]
+    assert json.loads(found.stdout) == [{"valid": True, **one} for one in json.loads(path.read_text())["verdicts"]]
+
+
+def test_case_139_an_invalid_verdict_is_marked_and_has_no_figures(faulty: GateRun) -> None:
+    """Case 139: a program that scrapes finds the mark and the reason, and no number of what must not be read."""
+    found = judged(record_of(faulty), "--json")
+    marked = [verdict for verdict in json.loads(found.stdout) if not verdict["valid"]]
+    figures = ("reference", "candidate", "change", "change_low", "change_high", "sd", "samples", "residual")
+    lists = ("ratios", "values", "shares", "factors", "curve")
+
+    assert found.returncode in {1, 4}
+    assert {verdict["reason"] for verdict in marked} >= {"server-died", "failed-requests"}
+    assert {verdict["outcome"] for verdict in marked} == {"INVALID"}
+    assert {verdict[name] for verdict in marked for name in figures} == {None}
+    assert [verdict[name] for verdict in marked for name in lists if verdict[name]] == []
 
 
 def test_the_report_is_that_of_the_run(healthy: GateRun) -> None:
@@ -62,7 +76,10 @@ def test_a_fail_ends_with_1_and_its_whole_message(slowed: GateRun) -> None:
     ("edit", "sentence"),
     [
         (lambda _: "{", "is no window record"),
-        (lambda text: text.replace('"schema_version": 2', '"schema_version": 99'), "is no window record of schema"),
+        (
+            lambda text: text.replace('"schema_version": 3', '"schema_version": 99'),
+            "it has schema version 99, and this",
+        ),
         (lambda text: json.dumps({**json.loads(text), "gates": []}), "holds no gate"),
     ],
     ids=["broken", "version", "no gate"],

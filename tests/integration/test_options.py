@@ -92,7 +92,8 @@ def test_results_go_where_they_are_asked_to(configured: tuple[GateRun, Path]) ->
     run, elsewhere = configured
     (window,) = elsewhere.iterdir()
 
-    assert sorted(path.name for path in window.iterdir()) == ["record.json", "server-01-off.log", "server-02-on.log"]
+    names = ["attempt.json", "record.json", "server-01-off.log", "server-02-on.log"]
+    assert sorted(path.name for path in window.iterdir()) == names
     assert f"record: far/away/{window.name}/record.json" in run.summary
     assert not run.results.exists()
 

@@ -50,10 +50,21 @@ def test_equal_answers_are_told(window: type[Window], k4_off: ArmPair) -> None:
 
 
 def test_the_first_difference_is_told(window: type[Window], k4_off: ArmPair) -> None:
-    """Answers that differ are counted, and the first of them is named."""
+    """Answers that differ are counted, and where the first of them does so is named."""
+    one = window.of(k4_off, speeds={}).with_requests("off", 2, at=8, text="as ever")
+
+    assert _line(one.with_requests("k4", 2, at=8, text="as never", text_sha256="f" * 64)) == (
+        "outputs: 36 of 52 answers equal between k4 and off (off with itself across rounds: 26 of 26, k4 with itself "
+        "across rounds: 10 of 26); first difference at character 4 of request 0 at c=8, round 2; no accuracy check ran"
+    )
+
+
+def test_without_texts_the_reason_is_told(window: type[Window], k4_off: ArmPair) -> None:
+    """Answers that were not kept are compared by their hashes; the line says why it shows no difference."""
     assert _line(_other(window.of(k4_off, speeds={}), "k4", 2, count=2)) == (
         "outputs: 50 of 52 answers equal between k4 and off (off with itself across rounds: 26 of 26, k4 with itself "
-        "across rounds: 24 of 26); first difference in request 0 at c=8, round 2; no accuracy check ran"
+        "across rounds: 24 of 26); where they differ is not known, as their texts were not kept (the first is request "
+        "0 at c=8, round 2); no accuracy check ran"
     )
 
 
@@ -155,7 +166,7 @@ def test_the_failure_text_of_a_claim_on_answers(window: type[Window], k4_off: Ar
     assert lines[0] == "FAIL: 12 of 16 answers at c=8 equal (75 %), in the worst of 2 rounds, asked for at least 90 %"
     assert "    equal answers by round: 81.25 %  75 %" in lines
     assert "    claim: answers at c=8 equal in at least 90 % of each round" in lines
-    assert any("first difference in request 0 at c=8, round 1" in line for line in lines)
+    assert any("(the first is request 0 at c=8, round 1)" in line for line in lines)
     assert not any(line.strip().startswith(("noise", "interval")) for line in lines)
 
 

@@ -1,0 +1,32 @@
+"""Records as commands take them: the file, or the folder of a window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_specgate.core.errors import RecordError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_specgate.core.records import WindowRecord
+
+
+def record_at(given: Path) -> tuple[WindowRecord, Path]:
+    """Read a window record, and return it with the path of its file.
+
+    Args:
+        given: the file, or the folder that it lies in.
+
+    Raises:
+        UsageError: there is none, or it cannot be read.
+    """
+    from pytest_specgate.adapters.storage import RECORD_NAME, load_record  # noqa: PLC0415  - see the package's docstring
+
+    path = given / RECORD_NAME if given.is_dir() else given
+    if given.is_dir() and not path.exists():
+        raise UsageError(f"{given} has no {RECORD_NAME}: name the folder of one window, or the file itself")
+    try:
+        return load_record(path), path
+    except RecordError as error:
+        raise UsageError(str(error)) from error
