@@ -62,7 +62,7 @@ class GateSession:
         try:
             for item in items:
                 self._take(item)
-            if check:
+            if check and self._options.baseline != "prune":
                 self._wiring.check([pair for window in self._windows for pair in window.pairs])
                 self._foresee()
                 self._look_for_unclaimed(items)

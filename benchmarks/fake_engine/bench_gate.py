@@ -21,7 +21,7 @@ K4 = OFF.vary(
         "speculative_config": {"method": "ngram", "num_speculative_tokens": 4},
     },
 )
-LOAD = RequestProfile(prompts="prose", input_tokens=32, output_tokens=48, requests={1: 10, 8: 24}, warmup_requests=2)
+LOAD = RequestProfile(prompts="prose", input_tokens=32, output_tokens=24, requests={1: 10, 8: 24}, warmup_requests=2)
 PAIR = ArmPair(reference=OFF, candidate=K4, varies=("args.speculative_config", "args.fake"), profile=LOAD, rounds=2)
 
 WITHIN = noise_floor("20%", source="a busy two-core host that serves nothing else from its own pace")

@@ -12,12 +12,11 @@ import pytest
 
 from pytest_specgate.core.migrations import _NEVER, _STEPS
 from pytest_specgate.core.records import SCHEMA_VERSION, BootRecord, PointRecord, RequestRecord, WindowRecord
-from tests.integration.conftest import GateRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.integration.conftest import GateFolder
+    from tests.integration.conftest import GateFolder, GateRun
 
 _PAGE: Final = (Path(__file__).parents[2] / "docs" / "records.md").read_text(encoding="utf-8")
 _GATES, _OTHERS, _LOOK = re.findall(r"```python\n(.*?)```", _PAGE, re.DOTALL)

@@ -160,7 +160,7 @@ def test_every_window_leaves_one_record(run: str, request: pytest.FixtureRequest
     """The record loads back, is of schema 2, and holds every boot with its command and resolved configuration."""
     record = request.getfixturevalue(run).record
 
-    assert (record.schema_version, record.finished) == (2, True)
+    assert (record.schema_version, record.finished) == (3, True)
     assert len({boot.arm for boot in record.boots}) == len(record.arms)
     for boot in record.boots:
         assert boot.failure or {point.at for point in boot.points} == set(record.profile.points)
