@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from pytest_specgate.core import cross_window
-from pytest_specgate.core.cross_window import WindowMean, cross_bounds, cross_look
+from pytest_specgate.core.cross_window import WindowMean, cross_bounds, cross_look, round_variance
+from pytest_specgate.core.noise import LOG, UNKNOWN_NOISE, Noise, linear_scale
 
 BASE = [WindowMean(value, 2) for value in (0.010, 0.012, 0.008)]
 
@@ -59,6 +61,48 @@ def test_a_single_round_against_longer_windows_counts_its_own_noise() -> None:
 
     assert equal.sd == pytest.approx(math.sqrt(spread))
     assert short.sd == pytest.approx(math.sqrt(spread + 1e-4 * (1 - 1 / 2)))
+
+
+def test_a_single_round_of_unknown_noise_decides_nothing() -> None:
+    """Where nothing tells how far single rounds scatter, one round against windows of two has no bounds."""
+    short, equal = (cross_look(WindowMean(-5.0, rounds), BASE, delta=0.02, within=None) for rounds in (1, 2))
+
+    assert (short.decision, short.lower, short.reason) == ("INCONCLUSIVE", None, "noise of a single round unknown")
+    assert equal.decision == "FAIL"
+
+
+@pytest.mark.parametrize(("least", "rounds"), [(0.0005, 2), (0.02, 2), (0.02, 8)])
+def test_windows_that_agree_are_believed_to_the_least_sd_only(least: float, rounds: int) -> None:
+    """Equal windows leave the least that is believed of a round, over their rounds."""
+    equal = [WindowMean(0.01, rounds)] * 3
+    found = cross_look(WindowMean(0.01, rounds), equal, delta=0.02, least_sd=least)
+
+    assert found.window_sd == pytest.approx(least / math.sqrt(rounds))
+    assert found.sd == pytest.approx(least / math.sqrt(rounds) * math.sqrt(4 / 3))
+
+
+def test_the_variance_of_a_round_is_that_of_every_verdict() -> None:
+    """The larger of own and pooled variance, the own one alone where it contradicts the other, and none of one round."""
+    alternating = [False, True, False]
+    calm, wild = [0.010, 0.012, 0.014], [0.0, 0.1, 0.2]
+    noise = Noise(0.01, 8.0)
+
+    def variance(values: list[float], known: Noise) -> float | None:
+        return round_variance(values, noise=known, candidate_first=alternating[: len(values)])
+
+    assert variance([0.01], UNKNOWN_NOISE) is None
+    assert variance([0.01], noise) == pytest.approx(1e-4)
+    assert variance(calm, UNKNOWN_NOISE) == pytest.approx(4e-6)
+    assert variance(calm, noise) == pytest.approx((2 * 4e-6 + 8 * 1e-4) / 10)
+    assert variance(wild, noise) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(("scale", "least"), [(LOG, 0.0005), (linear_scale(0.025), 0.025)])
+def test_no_round_is_believed_to_have_no_noise(scale: Any, least: float) -> None:
+    """Rounds that agree have the least standard deviation of their scale."""
+    found = round_variance([0.1, 0.1], noise=UNKNOWN_NOISE, candidate_first=[False, True], scale=scale)
+
+    assert found == pytest.approx(least**2)
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -157,7 +157,7 @@ def test_an_undecided_gate_alone_fails_the_run(distributed: GateRun) -> None:
 
 @pytest.mark.parametrize("run", ["healthy", "slowed", "faulty", "distributed"])
 def test_every_window_leaves_one_record(run: str, request: pytest.FixtureRequest) -> None:
-    """The record loads back, is of schema 2, and holds every boot with its command and resolved configuration."""
+    """The record loads back, is of schema 3, and holds every boot with its command and resolved configuration."""
     record = request.getfixturevalue(run).record
 
     assert (record.schema_version, record.finished) == (3, True)
