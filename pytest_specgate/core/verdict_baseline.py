@@ -6,27 +6,18 @@ was compared, the formulas and the class of the machine have to agree.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core import statistics
+from pytest_specgate.core.baseline_case import BaselineCase
 from pytest_specgate.core.baseline_fit import problem_of
 from pytest_specgate.core.baseline_offer import builds_of, offer
-from pytest_specgate.core.baseline_values import arm_level, differences, level_of, mean, shown_level
+from pytest_specgate.core.baseline_values import differences, mean, shown_level
 from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE
-from pytest_specgate.core.cross_window import (
-    LEAST_WINDOWS,
-    CrossLook,
-    WindowMean,
-    cross_look,
-    round_variance,
-    upper_quantile,
-)
+from pytest_specgate.core.cross_window import LEAST_WINDOWS, CrossLook, upper_quantile
 from pytest_specgate.core.errors import InvalidError
-from pytest_specgate.core.known import calibrated_noise
 from pytest_specgate.core.levels import level_label
-from pytest_specgate.core.noise import LOG, UNKNOWN_NOISE, linear_scale
 from pytest_specgate.core.rule import SLACK
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.verdict import BaselineVerdict, Outcome, Verdict, change_words
@@ -35,10 +26,8 @@ from pytest_specgate.core.verdict_parts import OPEN, attached, head, invalid
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_specgate.core.baseline_offer import Offer
-    from pytest_specgate.core.baselines import BaselineEntry, BaselineValues, KnownBaseline
+    from pytest_specgate.core.baselines import BaselineValues, KnownBaseline
     from pytest_specgate.core.gate import Gate
-    from pytest_specgate.core.noise import Scale
     from pytest_specgate.core.records import WindowRecord
     from pytest_specgate.core.thresholds import BaselineThreshold
 
@@ -60,99 +49,6 @@ _WHY: Final = {
 }
 _STALE: Final = "stale baseline: today is better by more than the margin, so the baseline is of another time"
 _DAY: Final = 10
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Case:
-    """A claim with everything that its verdict rests on.
-
-    Attributes:
-        gate: of the claim.
-        threshold: the claim.
-        record: of today.
-        known: its baseline.
-        entry: of the baseline.
-        found: figures of today, by round.
-    """
-
-    gate: Gate
-    threshold: BaselineThreshold
-    record: WindowRecord
-    known: KnownBaseline
-    entry: BaselineEntry
-    found: Offer
-
-    @property
-    def today(self) -> BaselineValues:
-        """Figures of today, by round."""
-        return self.found.values
-
-    @property
-    def scale(self) -> Scale:
-        """The scale of differences; that of a share knows no finer step than one of its samples."""
-        return linear_scale(1 / max(1, self.found.samples)) if self.threshold.points else LOG
-
-    @property
-    def within(self) -> float | None:
-        """Variance of one difference of today, by its rounds and a calibration; `None` if nothing tells it."""
-        threshold, pair, scale = self.threshold, self.gate.pair, self.scale
-        values = differences(threshold, self.today)
-        if not values:
-            # A difference of two arms that scatter alike has twice the variance of one, and knows no order.
-            twice = math.sqrt(2)
-            values = tuple(twice * arm_level(threshold, [figure]) for figure in self.today.candidate)
-            scale = dataclasses.replace(scale, order_cap=0.0)
-        fits = threshold.points == (threshold.row.unit == "share")
-        known = calibrated_noise(threshold.metric, pair, self.record.noise, at=threshold.at).noise
-        first = [candidate.position < reference.position for reference, candidate in self.record.rounds_of(pair)]
-        return round_variance(values, noise=known if fits else UNKNOWN_NOISE, candidate_first=first, scale=scale)
-
-    @property
-    def lost(self) -> float:
-        """How far today is from the first window that was ever accepted, signed: negative when it is worse."""
-        return self.level(self.today) - self.level(self.entry.anchor)
-
-    @property
-    def eroded(self) -> bool:
-        """Whether more than the margin is lost since the first window, and that is not just the last one."""
-        return self.lost < -self.threshold.delta - SLACK and self.entry.latest.window != self.entry.anchor.window
-
-    def level(self, values: BaselineValues) -> float:
-        """Return the signed mean of a window: of its differences, or of the level of its candidate."""
-        return level_of(self.threshold, values)
-
-    def words(self, difference: float) -> str:
-        """Name a signed difference as a raw change with the word of its direction."""
-        threshold = self.threshold
-        return change_words(threshold.raw(difference), metric_name=threshold.metric, points=threshold.points)
-
-    def look(self) -> CrossLook:
-        """Judge today's window."""
-        return self._look(self.level(self.today), [self.level(values) for values in self.entry.windows])
-
-    def reference_look(self, *, delta: float) -> CrossLook | None:
-        """Judge the level of the reference arm alone; `None` where it has no such metric."""
-        if not self.today.reference or not all(values.reference for values in self.entry.windows):
-            return None
-        windows = [arm_level(self.threshold, values.reference) for values in self.entry.windows]
-        return self._look(arm_level(self.threshold, self.today.reference), windows, delta=delta, share=0.5)
-
-    def _look(
-        self, today: float, windows: Sequence[float], *, delta: float | None = None, share: float | None = None
-    ) -> CrossLook:
-        floor = self.threshold.cross_window
-        alone = 0.5 if self.threshold.mode == "absolute" else 1.0
-        counts, within = [values.rounds for values in self.entry.windows], self.within
-        return cross_look(
-            WindowMean(today, self.today.rounds),
-            [WindowMean(level, rounds) for level, rounds in zip(windows, counts, strict=True)],
-            delta=self.threshold.delta if delta is None else delta,
-            within=None if within is None else within * (alone if share is None else share),
-            declared=None if floor is None else floor.fraction,
-            family=self.gate.family,
-            linear=self.threshold.points,
-            least_sd=self.scale.least_sd,
-        )
 
 
 def judge_baseline(gate: Gate, threshold: BaselineThreshold, record: WindowRecord, *, final: bool) -> Verdict:
@@ -177,7 +73,7 @@ def judge_baseline(gate: Gate, threshold: BaselineThreshold, record: WindowRecor
     problem = problem_of(threshold, found, known, engine=builds_of(gate.pair, record))
     if problem is not None:
         return invalid(gate, threshold, problem)
-    case = _Case(gate, threshold, record, known, known.entry, found)
+    case = BaselineCase(gate, threshold, record, known, known.entry, found)
     return _from_nothing(case) or _judged(case)
 
 
@@ -212,7 +108,7 @@ def _waiting(gate: Gate, threshold: BaselineThreshold, known: KnownBaseline | No
     return _undecided(gate, threshold, reason=OPEN if more else LATER)
 
 
-def _from_nothing(case: _Case) -> Verdict | None:
+def _from_nothing(case: BaselineCase) -> Verdict | None:
     """Judge rounds in which a metric is 0, of which no ratio can be formed; `None` when it never is."""
     threshold, today = case.threshold, case.today
     of = f"{threshold.row.label} at {level_label(threshold.at)}"
@@ -238,7 +134,7 @@ def _from_nothing(case: _Case) -> Verdict | None:
     )
 
 
-def _judged(case: _Case) -> Verdict:
+def _judged(case: BaselineCase) -> Verdict:
     threshold, look = case.threshold, case.look()
     if look.lower is None or look.upper is None:
         return _without_noise(case, look)
@@ -265,7 +161,7 @@ def _judged(case: _Case) -> Verdict:
     return _strictly(judged, case, look) if case.record.strict else judged
 
 
-def _strictly(verdict: Verdict, case: _Case, look: CrossLook) -> Verdict:
+def _strictly(verdict: Verdict, case: BaselineCase, look: CrossLook) -> Verdict:
     """Let no pass stand that rests on a stale baseline, or on a slow erosion that none of its steps shows."""
     if verdict.outcome != Outcome.PASS:
         return verdict
@@ -281,14 +177,14 @@ def _strictly(verdict: Verdict, case: _Case, look: CrossLook) -> Verdict:
     return verdict
 
 
-def _erosion_shown(case: _Case, look: CrossLook) -> bool:
+def _erosion_shown(case: BaselineCase, look: CrossLook) -> bool:
     """Whether the loss since the first window is shown to be beyond the margin: both are single windows."""
     assert look.window_sd is not None, "a look with bounds has a noise"
     half = upper_quantile(look.df, family=case.gate.family) * math.sqrt(2) * look.window_sd
     return case.lost + half < -case.threshold.delta - SLACK
 
 
-def _erosion_text(case: _Case) -> str:
+def _erosion_text(case: BaselineCase) -> str:
     threshold, anchor = case.threshold, case.known.windows[case.entry.anchor.window]
     step = case.words(case.level(case.today) - case.level(case.entry.latest))
     return (
@@ -298,7 +194,7 @@ def _erosion_text(case: _Case) -> str:
     )
 
 
-def _without_noise(case: _Case, look: CrossLook) -> Verdict:
+def _without_noise(case: BaselineCase, look: CrossLook) -> Verdict:
     """Leave a claim undecided of which no noise across windows is known."""
     count = len(case.entry.windows)
     reason, why = NO_NOISE, (
@@ -316,7 +212,7 @@ def _without_noise(case: _Case, look: CrossLook) -> Verdict:
     )
 
 
-def _too_fine(case: _Case) -> Failure | None:
+def _too_fine(case: BaselineCase) -> Failure | None:
     """Return that the samples of a share are too few to see its margin."""
     threshold, step = case.threshold, case.scale.least_sd
     if not threshold.points or step <= threshold.fraction / 2:
@@ -325,7 +221,7 @@ def _too_fine(case: _Case) -> Failure | None:
     return Failure(reason="cannot-be-resolved", message=text)
 
 
-def _moved(case: _Case) -> Failure | None:
+def _moved(case: BaselineCase) -> Failure | None:
     """Return that the machine is another today: the level of the reference left its own baseline, too."""
     if case.threshold.mode != "absolute":
         return None
@@ -344,7 +240,7 @@ def _moved(case: _Case) -> Failure | None:
     )
 
 
-def _figures(case: _Case, look: CrossLook) -> Verdict:
+def _figures(case: BaselineCase, look: CrossLook) -> Verdict:
     """Return a verdict with all its figures and without its word."""
     threshold, values, entry = case.threshold, case.today, case.entry
     return Verdict(
@@ -376,16 +272,16 @@ def _figures(case: _Case, look: CrossLook) -> Verdict:
     )
 
 
-def _plain(case: _Case, figures: Sequence[float]) -> float:
+def _plain(case: BaselineCase, figures: Sequence[float]) -> float:
     return mean(figures) if case.threshold.points else statistics.geometric_mean(figures)
 
 
-def _floor_words(case: _Case, look: CrossLook) -> str:
+def _floor_words(case: BaselineCase, look: CrossLook) -> str:
     floor = case.threshold.cross_window
     return f" {floor.words}" if floor is not None and look.source.startswith("declared") else ""
 
 
-def _told(case: _Case, look: CrossLook) -> str:
+def _told(case: BaselineCase, look: CrossLook) -> str:
     """Say what was found, in words."""
     threshold, changed = case.threshold, case.words(look.difference)
     of = case.gate.pair.title if threshold.mode == "relative" else f"{case.gate.pair.candidate.name} (absolute)"
@@ -394,7 +290,7 @@ def _told(case: _Case, look: CrossLook) -> str:
     return f"{threshold.row.label} at {level_label(threshold.at)} of {of} {changed} since its baseline of {windows}"
 
 
-def _flags(case: _Case, look: CrossLook) -> Iterator[str]:
+def _flags(case: BaselineCase, look: CrossLook) -> Iterator[str]:
     """Say what a reader should know besides."""
     if look.stale:
         yield _STALE
@@ -406,12 +302,12 @@ def _flags(case: _Case, look: CrossLook) -> Iterator[str]:
         yield unusual
 
 
-def _window_name(case: _Case, values: BaselineValues) -> str:
+def _window_name(case: BaselineCase, values: BaselineValues) -> str:
     known = case.known.windows.get(values.window)
     return "today's window" if known is None else f"the window of {known.measured_at[:_DAY]}"
 
 
-def _unusual(case: _Case) -> str | None:
+def _unusual(case: BaselineCase) -> str | None:
     """Say that the reference arm is not its usual self; `None` where it is, or where nothing tells."""
     look = case.reference_look(delta=0.0) if case.threshold.mode == "relative" else None
     if look is None or look.lower is None or look.upper is None or look.lower <= 0 <= look.upper:

@@ -100,6 +100,14 @@ def test_baselines_of_other_machines_are_named(build: type[Build]) -> None:
     )
 
 
+def test_baselines_of_other_machines_are_not_named_beside_ones_own(build: type[Build]) -> None:
+    """Where this machine has a file, and only the entry is missing, other machines have nothing to do with it."""
+    found = known(build, one_window(build), claim=build.claim(at=8), elsewhere=("a100x1-1",))
+
+    assert found.problem is not None
+    assert "a100x1-1" not in found.problem.message
+
+
 def test_a_baseline_of_another_machine_is_foreign(build: type[Build]) -> None:
     """A file that says it is of another class of machine was moved: it is named with both classes."""
     found = known(build, one_window(build), host_class="h200x1-9")

@@ -46,6 +46,22 @@ def test_case_142_a_loss_beyond_the_margin_is_a_regression(
     assert not any(update.after.windows[name].regression for name in file.windows if name in update.after.windows)
 
 
+@pytest.mark.parametrize(
+    ("nights", "speed", "since"), [((1.0, 1.1), 0.99, "the baseline"), ((1.0, 0.91), 0.94, "the first accepted window")]
+)
+def test_a_loss_is_told_by_what_it_is_a_loss_of(
+    build: type[Build], *, nights: tuple[float, ...], speed: float, since: str
+) -> None:
+    """The mean of the accepted windows and the first one are two things: each loss beyond the margin is told alone."""
+    gate = gate_of(build)
+    file = build.accepted(gate, *(day(build, 2 + i, night) for i, night in enumerate(nights)))
+
+    [told] = plan(build, gate, day(build, 9, speed), file).regressions
+
+    assert told.count("since") == 1
+    assert told.endswith(f" since {since}, beyond its margin")
+
+
 def test_a_regression_in_points_is_told_in_points(build: type[Build]) -> None:
     """The unit of a loss is that of its margin."""
     claim = build.claim("acceptance_rate", margin=0.02, points=True)

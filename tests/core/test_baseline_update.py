@@ -11,6 +11,7 @@ from pytest_specgate.core.baseline_offer import window_id
 from pytest_specgate.core.baseline_update import plan_update, unclaimed
 from pytest_specgate.core.baselines import BaselineFile
 from pytest_specgate.core.errors import InvalidError, UsageError
+from pytest_specgate.core.speculation import SpeculationDelta
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.thresholds import NoiseFloor
 
@@ -287,13 +288,32 @@ def test_a_moved_machine_is_not_appended(build: type[Build]) -> None:
 
 def test_a_figure_of_nothing_is_no_baseline(build: type[Build]) -> None:
     """A window in which nothing met its limits gives later ones nothing to be compared with."""
-    limits = {"goodput_limits": {"ttft": "150ms"}}
+    limits: dict[str, Any] = {"goodput_limits": {"ttft": "150ms"}}
     gate = gate_of(build, build.claim("goodput"), **limits)
 
     with pytest.raises(InvalidError, match="c1-goodput is 0 in this window, and nothing can be compared") as refused:
         plan(build, gate, day(build, 2, 0.5, **limits), None)
 
     assert refused.value.reason == "fell-to-zero"
+
+
+@pytest.mark.parametrize(("both", "refused"), [(True, True), (False, False)])
+def test_a_share_of_nothing_is_a_baseline_in_points_only(build: type[Build], *, both: bool, refused: bool) -> None:
+    """In points 0 is a share like any other; a claim about its ratio beside that one makes it useless."""
+    points = build.claim("acceptance_rate", margin=0.02, points=True)
+    ratio = build.claim("acceptance_rate", mode="absolute")
+    gate = gate_of(build, points, *([ratio] if both else []), reference=7)
+
+    def nothing(point: PointRecord) -> PointRecord:
+        return build.point(point.requests, at=1, speculation=SpeculationDelta(40, 160, 0, (0, 0, 0, 0)))
+
+    window = build.edited_point(day(build, 2, 1.0, reference=7), arm="k4", edit=nothing)
+
+    if refused:
+        with pytest.raises(InvalidError, match="c1-acceptance_rate is 0 in this window"):
+            plan(build, gate, window, None)
+    else:
+        assert plan(build, gate, window, None).writes
 
 
 def test_another_engine_build_is_appended_unless_the_claim_asks(build: type[Build]) -> None:

@@ -82,7 +82,7 @@ def test_windows_that_agree_are_believed_to_the_least_sd_only(least: float, roun
 
 
 def test_the_variance_of_a_round_is_that_of_every_verdict() -> None:
-    """The larger of own and pooled variance, the own one alone where it contradicts the other, and none of one round."""
+    """The larger of own and pooled variance, the own one where it contradicts the other, and none of one round."""
     alternating = [False, True, False]
     calm, wild = [0.010, 0.012, 0.014], [0.0, 0.1, 0.2]
     noise = Noise(0.01, 8.0)
@@ -138,6 +138,15 @@ def test_a_window_far_better_than_its_baseline_makes_it_stale() -> None:
 
     assert (better.decision, better.stale) == ("PASS", True)
     assert (usual.decision, usual.stale) == ("PASS", False)
+
+
+def test_a_gain_that_is_not_shown_makes_nothing_stale() -> None:
+    """It is the bound that has to lie beyond the margin, not the estimate."""
+    apart = [WindowMean(value, 2) for value in (0.0, 0.05, -0.05)]
+    found = cross_look(WindowMean(0.06, 2), apart, delta=0.05)
+
+    assert found.difference > 0.05
+    assert not found.stale
 
 
 def test_the_smallest_margin_follows_from_the_windows() -> None:

@@ -121,7 +121,7 @@ def test_case_50_finished_requests_of_a_page_without_the_counter(build: type[Bui
 
 @pytest.mark.parametrize("text", ["true", f"{SCHEMA_VERSION}.0", f'"{SCHEMA_VERSION}"', "null"])
 def test_a_schema_version_is_a_whole_number(build: type[Build], text: str) -> None:
-    """A schema version is a whole number: neither `true`, nor today's with a point or in quotes, nor nothing will do."""
+    """A schema version is a whole number: `true` will not do, nor today's with a point or in quotes, nor nothing."""
     window = build.window(build.pair(), [1.0], [1.0]).model_dump_json()
     edited = window.replace(f'"schema_version":{SCHEMA_VERSION}', f'"schema_version":{text}')
 

@@ -19,6 +19,7 @@ from tests.core.test_baseline_update import day
 
 if TYPE_CHECKING:
     from pytest_specgate.core.baselines import BaselineFile
+    from pytest_specgate.core.thresholds import AnyThreshold
     from tests.core.conftest import Build
 
 UNIT = {"ttft_p50": 0.1, "decode_rate_p50": 10.0}
@@ -117,8 +118,8 @@ def test_numbers_follow_from_the_formulas(  # noqa: PLR0913  - everything that a
     """Difference, bounds and word are those of the formulas, for rates and times, by change and by level."""
     declared = None if floor is None else NoiseFloor(floor, "made up")
     claim = build.claim(metric, margin=margin, mode=mode, cross_window=declared)
-    others = [build.threshold("e2e_p50"), build.threshold("tpot_p50"), build.claim("e2e_p50")][:beside]
-    gate = build.gate(build.pair(), claim, *others)
+    others: list[AnyThreshold] = [build.threshold("e2e_p50"), build.threshold("tpot_p50"), build.claim("e2e_p50")]
+    gate = build.gate(build.pair(), claim, *others[:beside])
     file = _file(build, build.gate(build.pair(), claim), windows, metric=metric)
     speeds = [[math.exp(pace) for pace in side] for side in zip(*today, strict=True)]
     window = build.against(gate, build.day(build.pair(), 28, *speeds), file)

@@ -85,7 +85,7 @@ def test_a_margin_finer_than_a_share_is_not_resolved(build: type[Build]) -> None
     assert verdict.summary.endswith("its steps of 0.62 points cannot resolve that margin")
 
 
-LIMITS = {"goodput_limits": {"ttft": "150ms"}}
+LIMITS: dict[str, Any] = {"goodput_limits": {"ttft": "150ms"}}
 
 
 @pytest.mark.parametrize("mode", ["relative", "absolute"])
@@ -122,4 +122,5 @@ def test_a_share_of_nothing_is_judged_in_points(build: type[Build]) -> None:
 
     [verdict] = judge(gate, build.against(gate, _rate(build, day(build, 28, 1.0, reference=7), 0), file))
 
-    assert (verdict.outcome, verdict.change) == (Outcome.FAIL, pytest.approx(-60 / 160))
+    assert verdict.outcome == Outcome.FAIL
+    assert verdict.change == pytest.approx(-60 / 160)

@@ -14,6 +14,8 @@ import pytest
 
 from pytest_specgate.adapters.storage import load_record
 
+from pytest_specgate.core.records import SCHEMA_VERSION
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -177,7 +179,7 @@ def test_a_window_with_failures_is_finished_and_recorded(faulty: GateRun) -> Non
     """Its record loads like any other, with the failures and all verdicts in it."""
     record = faulty.record
 
-    assert (record.schema_version, record.finished, len(record.verdicts)) == (2, True, 8)
+    assert (record.schema_version, record.finished, len(record.verdicts)) == (SCHEMA_VERSION, True, 8)
     assert [boot.arm for boot in record.boots if boot.failure is not None] == ["dead", "dies", "errs"]
 
 

@@ -193,7 +193,7 @@ def test_one_failure_of_two_decides(gate_says: Callable[..., None], capsys: pyte
     ("arguments", "sentence"),
     [
         (["--slow", "5"], "--slow='5' is not a percentage"),
-        (["--slow", ""], "--slow='' is not a percentage"),
+        (["--slow", ""], "--slow is empty: give it a value or leave it out"),
         (["--slow", "0%"], "--slow='0%' cannot be tested: name more than 0% and at most 1000%"),
         (["--slow", "5000%"], "--slow='5000%' cannot be tested"),
         (["--keep", "full"], "--keep full is not empty: name a new folder"),

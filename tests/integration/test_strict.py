@@ -96,7 +96,7 @@ def test_listed_differences_pass_and_are_kept(gate_folder: GateFolder) -> None:
 
 def test_without_strict_a_failure_names_the_differences(gate_folder: GateFolder) -> None:
     """A loss that is shown may come from what differs besides: the failure says so in one line."""
-    written(gate_folder, fault='"sync_under_speculation": True, "step_s_per_draft_token": 0.02, "acceptance": [0.0]')
+    written(gate_folder, fault='"sync_under_speculation": True, "step_s_per_draft_token": 0.005, "acceptance": [0.0]')
     run = gate_folder.run()
     failure = run.cases[TEST].failure or ""
 

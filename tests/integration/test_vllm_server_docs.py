@@ -21,12 +21,20 @@ if TYPE_CHECKING:
 PAGE: Final = Path(__file__).parents[2] / "docs" / "servers.md"
 MODEL: Final = "/models/llama"
 NOT_ABOUT_SERVERS: Final = {
+    "--specgate-accept-regression",
+    "--specgate-answers",
+    "--specgate-baseline",
+    "--specgate-baseline-reason",
     "--specgate-baselines",
     "--specgate-budget",
     "--specgate-calibrate",
     "--specgate-calibrate-boots",
+    "--specgate-chunk-times",
+    "--specgate-host-class",
     "--specgate-inconclusive",
+    "--specgate-missing-baseline",
     "--specgate-plan",
+    "--specgate-resume",
     "--specgate-rounds",
     "--specgate-strict",
 }
