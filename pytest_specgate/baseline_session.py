@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_specgate.core.baseline_closed import closed_beforehand
 from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE
 from pytest_specgate.core.errors import SpecgateError, UsageError
 from pytest_specgate.core.thresholds import BaselineThreshold
-from pytest_specgate.core.verdict_baseline import closed_beforehand
 from pytest_specgate.reporting.baselines import update_lines, written_text
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_specgate.adapters.baseline_files import BaselineFolder, sha256_of_file
+from pytest_specgate.core.baseline_closed import unclaimed
 from pytest_specgate.core.baseline_fit import known_baseline
-from pytest_specgate.core.baseline_update import Acceptance, plan_update, unclaimed
 from pytest_specgate.core.baselines import BASELINES_OFF, FOREIGN_HOST, KnownBaseline
+from pytest_specgate.core.redaction import redacted_text
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.session_window import Unclaimed
 
@@ -79,10 +80,13 @@ class SessionBaselines:
         self, gate: Gate, thresholds: Sequence[BaselineThreshold], measured: MeasuredWindow, *, now: str
     ) -> Update:
         """Return what a measured window would change in the baseline of a gate; nothing is written."""
+        # It brings numpy and scipy, which cost a fifth of a second that only an update may.
+        from pytest_specgate.core.baseline_update import Acceptance, plan_update  # noqa: PLC0415
+
         mode = self._options.baseline
         how = Acceptance(
             mode="new" if mode == "new" else "append",
-            reason=self._options.baseline_reason or f"pytest --specgate-baseline={mode}",
+            reason=redacted_text(self._options.baseline_reason or f"pytest --specgate-baseline={mode}"),
             accepted_at=now,
             record_sha256=sha256_of_file(Path(measured.path)),
         )

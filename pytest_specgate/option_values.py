@@ -20,6 +20,7 @@ BaselineMode: TypeAlias = Literal["check", "new", "all", "prune", "off"]
 """What a session does with baselines."""
 
 _HOST_CLASS: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
+_SHORTEST_REASON: Final = 3
 _OWN_ARGUMENTS: Final = ("model", "served-model-name", "host", "port")
 _BUDGET: Final = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?")
 _SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
@@ -117,6 +118,14 @@ def baseline_mode_of(given: Given | None) -> BaselineMode:
     if given is not None and mode is None:
         raise pytest.UsageError(f"{given.place}={given.text} is none of {', '.join(modes)}")
     return mode or "check"
+
+
+def reason_of(given: Given | None) -> str | None:
+    """Read why a window is accepted, on one line; `None` where nothing was given."""
+    text = None if given is None else " ".join(given.text.split())
+    if given is not None and text is not None and len(text) < _SHORTEST_REASON:
+        raise pytest.UsageError(f"{given.place}={given.text} says too little: write why this window is accepted")
+    return text
 
 
 def host_class_of(given: Given | None) -> str | None:

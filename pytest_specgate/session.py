@@ -350,13 +350,17 @@ class GateSession:
 
     def _failure_text(self, item: pytest.Item) -> str:
         gate = cast("Gate", self.gate(item))
-        again = redacted_text(" ".join(["pytest", shlex.quote(as_typed(item)), *self._options.given]))
         if self._closed(item) is not None:
-            return closed_text(self.verdict(item), again=again)
+            return closed_text(self.verdict(item), again=self._again(as_typed(item).partition("[")[0]))
+        again = self._again(as_typed(item))
         measured = self.measured(item)
         return failure_text(
             self.verdict(item), gate=gate, record=measured.record, record_path=measured.path, again=again
         )
+
+    def _again(self, what: str) -> str:
+        """Return the command that runs something again as it was run here, without secrets."""
+        return redacted_text(" ".join(["pytest", shlex.quote(what), *self._options.given]))
 
     def accepted(self, item: pytest.Item) -> bool:
         """Whether an item was judged, and its verdict is accepted."""

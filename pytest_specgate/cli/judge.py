@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +24,28 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from pydantic import JsonValue
+
     from pytest_specgate.core.arms import ArmPair
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.records import WindowRecord
     from pytest_specgate.core.verdict import Verdict
     from pytest_specgate.reporting.messages import Judged
+
+
+@dataclass(frozen=True)
+class _Unjudged:
+    """A gate of a file that the record cannot answer.
+
+    Attributes:
+        gate: its id.
+        thresholds: how many it has.
+        why: what differs, in one sentence.
+    """
+
+    gate: str
+    thresholds: int
+    why: str
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +62,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true",
         help="print the verdicts as one JSON list; changes and limits as fractions; an INVALID verdict has"
-        ' "valid": false and no figures',
+        ' "valid": false and no figures, and so has a gate of --gates that is not judged',
     )  # fmt: skip
 
 
@@ -54,14 +73,15 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.option and arguments.gates is None:
         raise UsageError("--option is for the pytest that reads --gates: name a gate file, too")
     record, path = record_at(arguments.record)
-    gates = _own_gates(record, path) if arguments.gates is None else _other_gates(arguments, record)
+    gates, unjudged = (_own_gates(record, path), []) if arguments.gates is None else _other_gates(arguments, record)
     entries = [Judged(gate, judge(gate, record)) for gate in gates]
     verdicts = [verdict for entry in entries for verdict in entry.verdicts]
     if arguments.json:
-        say(_as_json(verdicts))
+        say(_as_json(record, verdicts, unjudged=unjudged))
     else:
         _tell(record, entries, path=path)
-    return _status(verdicts)
+        say(_last_line(record, verdicts, unjudged=unjudged))
+    return _status(verdicts, whole=record.finished and not unjudged)
 
 
 def _own_gates(record: WindowRecord, path: Path) -> Sequence[Gate]:
@@ -76,43 +96,59 @@ def _own_gates(record: WindowRecord, path: Path) -> Sequence[Gate]:
     return gates
 
 
-def _other_gates(arguments: argparse.Namespace, record: WindowRecord) -> Sequence[Gate]:
-    """Return the gates of a file that the record can answer; the others are listed with what differs."""
+def _other_gates(arguments: argparse.Namespace, record: WindowRecord) -> tuple[Sequence[Gate], list[_Unjudged]]:
+    """Return the gates of a file that the record can answer, and the others, which are told with what differs."""
     from pytest_specgate.cli.gate_files import collected_gates  # noqa: PLC0415  - likewise
     from pytest_specgate.core.gate_exports import gate_on  # noqa: PLC0415  - likewise
+    from pytest_specgate.reporting.baselines import one_line  # noqa: PLC0415  - likewise
 
     gates: list[Gate] = []
+    unjudged: list[_Unjudged] = []
     for found in collected_gates(arguments.gates, options=arguments.option):
         try:
             gates.append(gate_on(record, found))
         except (UsageError, RecordError) as error:
-            sys.stderr.write(f"not judged: {found['id']}: {error}\n")
+            unjudged.append(_Unjudged(str(found["id"]), len(found["thresholds"]), str(error)))
+            sys.stderr.write(one_line(f"not judged: {found['id']}: {error}") + "\n")
     if not gates:
         raise UsageError(f"no gate of {arguments.gates} is on arms and load of this record: what differs stands above")
-    return gates
+    return gates, unjudged
 
 
-def _as_json(verdicts: Sequence[Verdict]) -> str:
+def _as_json(record: WindowRecord, verdicts: Sequence[Verdict], *, unjudged: Sequence[_Unjudged]) -> str:
+    """Return one list: the verdicts, then one entry for every gate that was not judged, which has no outcome."""
     from pytest_specgate.reporting.record_json import verdict_json  # noqa: PLC0415  - likewise
 
-    stored = [verdict_json(verdict.model_dump(mode="json")) for verdict in verdicts]
-    return json.dumps(stored, indent=2, ensure_ascii=False)
+    finished: dict[str, JsonValue] = {"finished": record.finished}
+    listed = [{**finished, **verdict_json(verdict.model_dump(mode="json"))} for verdict in verdicts]
+    for one in unjudged:
+        why: dict[str, JsonValue] = {"outcome": None, "reason": "not-judged", "summary": one.why}
+        listed.append({**finished, "valid": False, "gate": one.gate, **why})
+    # ASCII, so that it stays JSON on every terminal.
+    return json.dumps(listed, indent=2)
 
 
 def _tell(record: WindowRecord, entries: Sequence[Judged], *, path: Path) -> None:
-    from pytest_specgate.reporting.messages import failure_text, outcome_line, window_lines  # noqa: PLC0415  - likewise
+    from pytest_specgate.reporting.baselines import one_line  # noqa: PLC0415  - likewise
+    from pytest_specgate.reporting.messages import failure_text, window_lines  # noqa: PLC0415  - likewise
 
     for entry in entries:
+        again = f"pytest {shlex.quote(entry.gate.id)}"
         for verdict in entry.verdicts:
             if not verdict.accepted:
-                again = f"pytest {entry.gate.id}"
-                say(f"{entry.gate.id} {verdict.threshold}")
+                say(one_line(f"{entry.gate.id} {verdict.threshold}"))
                 say(failure_text(verdict, gate=entry.gate, record=record, record_path=str(path), again=again))
                 say("")
     pairs = _pairs(record, entries)
     say("\n".join(window_lines(record, pairs=pairs, judged=entries, record_path=str(path))))
-    verdicts = [verdict for entry in entries for verdict in entry.verdicts]
-    say(outcome_line(verdicts, collected=len(verdicts)))
+
+
+def _last_line(record: WindowRecord, verdicts: Sequence[Verdict], *, unjudged: Sequence[_Unjudged]) -> str:
+    """Count the outcomes, and say what keeps them from being the whole answer."""
+    from pytest_specgate.reporting.messages import outcome_line  # noqa: PLC0415  - likewise
+
+    line = outcome_line(verdicts, collected=len(verdicts) + sum(one.thresholds for one in unjudged))
+    return line if record.finished else f"{line}; the window did not run to its end"
 
 
 def _pairs(record: WindowRecord, entries: Sequence[Judged]) -> Sequence[ArmPair]:
@@ -126,8 +162,13 @@ def _pairs(record: WindowRecord, entries: Sequence[Judged]) -> Sequence[ArmPair]
     return [*kept, *(pair for place, pair in enumerate(others) if pair not in others[:place])]
 
 
-def _status(verdicts: Sequence[Verdict]) -> int:
-    """Return the exit status of the first word that occurs: FAIL, INVALID, INCONCLUSIVE, PASS."""
+def _status(verdicts: Sequence[Verdict], *, whole: bool) -> int:
+    """Return the exit status of the first word that occurs: FAIL, INVALID, INCONCLUSIVE, PASS.
+
+    Args:
+        verdicts: of all gates that were judged.
+        whole: whether the window ran to its end, and every gate was judged; PASS alone does not do otherwise.
+    """
     from pytest_specgate.core.verdict import Outcome  # noqa: PLC0415  - likewise
 
     found = {verdict.outcome for verdict in verdicts}
@@ -136,18 +177,21 @@ def _status(verdicts: Sequence[Verdict]) -> int:
         (Outcome.INVALID, EXIT_INVALID),
         (Outcome.INCONCLUSIVE, EXIT_INCONCLUSIVE),
     )
-    return next((status for outcome, status in order if outcome in found), EXIT_OK)
+    return next((status for outcome, status in order if outcome in found), EXIT_OK if whole else EXIT_INCONCLUSIVE)
 
 
 COMMAND = Command(
     name="judge",
     summary="judge a window record again",
     description="Judge what a window has measured by the gates that its record holds, without a server and on any"
-    " machine: the verdicts are those of the run, to the last digit. With --gates the claims of a gate file are judged"
+    " machine: the verdicts are those of the run, to the last digit; what a test accepts with verdict.expect() is in its"
+    " body and not in the record, so that a FAIL that it expected ends with 1 here. With --gates the claims of a gate file are judged"
     " by the same figures, to try other thresholds before the next run; that file is read by pytest, and nothing in it"
     " is run. Trying margins until one passes proves nothing: choose them before the run that counts. Exit status: 0"
-    " all pass, 1 a FAIL, 2 wrong usage or a record or gate file that cannot be read, 3 something could not be decided,"
-    " 4 something must not be judged.",
+    " all pass, 1 a FAIL, 2 wrong usage or a record or gate file that cannot be read, 3 something could not be decided:"
+    " a claim, a gate of --gates that the record does not answer, a window that did not run to its end; 4 something"
+    " must not be judged.",
+    example="specgate judge specgate-results/20261130T043757.443Z-84c131050781 --gates tests/test_speed.py",
     add_arguments=_add_arguments,
     run=_run,
 )

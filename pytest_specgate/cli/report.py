@@ -49,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _as_json(record: WindowRecord, path: Path) -> str:
     from pytest_specgate.reporting.record_json import record_json  # noqa: PLC0415  - see the package's docstring
 
-    return json.dumps(record_json(record, path=str(path)), ensure_ascii=False)
+    return json.dumps(record_json(record, path=str(path)))  # ASCII, so that it stays JSON on every terminal
 
 
 def _lines(record: WindowRecord, path: Path) -> Iterator[str]:
@@ -74,13 +74,13 @@ def _verdicts(record: WindowRecord) -> Sequence[Verdict]:
     """
     from pydantic import ValidationError  # noqa: PLC0415  - likewise
 
+    from pytest_specgate.core.stored_gates import first_problem  # noqa: PLC0415  - likewise
     from pytest_specgate.core.verdict import Verdict  # noqa: PLC0415  - likewise
 
     try:
         return [Verdict.model_validate_json(json.dumps(stored)) for stored in record.verdicts]
     except ValidationError as error:
-        first = error.errors()[0]
-        raise RecordError(f"a verdict cannot be read: {first['loc']}: {first['msg']}") from error
+        raise RecordError(f"a verdict cannot be read: {first_problem(error)}") from error
 
 
 COMMAND = Command(
@@ -90,6 +90,7 @@ COMMAND = Command(
     " and what they rest on. Verdicts are those that the run gave, and nothing is judged anew (`specgate judge` does"
     " that). Exit status: 0 shown, whatever the verdicts are; 2 a record is missing or broken, and all others were"
     " shown.",
+    example="specgate report specgate-results/*",
     add_arguments=_add_arguments,
     run=_run,
 )

@@ -76,8 +76,14 @@ class BaselineCase:
 
     @property
     def eroded(self) -> bool:
-        """Whether more than the margin is lost since the first window, and that is not just the last one."""
-        return self.lost < -self.threshold.delta - SLACK and self.entry.latest.window != self.entry.anchor.window
+        """Whether more than the margin is lost since the first window, in steps of which the last one is within it."""
+        last = self.level(self.today) - self.level(self.entry.latest)
+        return self.lost < -self.threshold.delta - SLACK and last >= -self.threshold.delta - SLACK and self._stepped
+
+    @property
+    def _stepped(self) -> bool:
+        """Whether windows lie between the first one and today: a single step is no erosion."""
+        return self.entry.latest.window != self.entry.anchor.window
 
     def level(self, values: BaselineValues) -> float:
         """Return the signed mean of a window: of its differences, or of the level of its candidate."""

@@ -313,9 +313,3 @@ def _marked(update: Update, window: str) -> Update:
     marked = update.after.windows[window].model_copy(update={"regression": True})
     after = update.after.model_copy(update={"windows": {**update.after.windows, window: marked}})
     return dataclasses.replace(update, after=after)
-
-
-def unclaimed(file: BaselineFile, gate: Gate | None) -> frozenset[str]:
-    """Return the entries of a file that its gate does not claim; all of them where there is no such gate."""
-    claimed = {threshold.entry_id for threshold in gate.baselines} if gate is not None else set()
-    return frozenset(file.entries) - claimed

@@ -13,7 +13,7 @@ from pytest_specgate.core.errors import RecordError, UsageError
 from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.profile import RequestProfile, same
 from pytest_specgate.core.redaction import redacted_arm, redacted_profile
-from pytest_specgate.core.stored_gates import declared_pair, stored_threshold, threshold_of
+from pytest_specgate.core.stored_gates import declared_pair, first_problem, stored_threshold, threshold_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ def gate_on(record: WindowRecord, found: Mapping[str, Any]) -> Gate:
         own = dataclasses.replace(pair, rounds=found["rounds"], allow_engine_differences=allowed)
         return Gate(str(found["id"]), own, thresholds)
     except ValidationError as error:
-        raise RecordError(f"gate {found['id']} cannot be read: {error}") from error
+        raise RecordError(f"gate {found['id']} cannot be read: {first_problem(error)}") from error
 
 
 def _refuse_others(wanted: Mapping[str, Any], measured: Mapping[str, Any]) -> None:

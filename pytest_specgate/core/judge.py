@@ -9,7 +9,6 @@ from pytest_specgate.core.confounds import undecided, unlisted_differences
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.thresholds import BaselineThreshold, CurveThreshold, LimitThreshold, OutputsThreshold
 from pytest_specgate.core.verdict import Outcome, change_words
-from pytest_specgate.core.verdict_baseline import judge_baseline
 from pytest_specgate.core.verdict_curve import judge_curve
 from pytest_specgate.core.verdict_interval import judge_interval
 from pytest_specgate.core.verdict_limit import judge_limit
@@ -105,6 +104,9 @@ def _judge_any(gate: Gate, threshold: AnyThreshold, record: WindowRecord, *, fin
     if isinstance(threshold, LimitThreshold):
         return judge_limit(gate, threshold, record)
     if isinstance(threshold, BaselineThreshold):
+        # It brings numpy and scipy, which cost a fifth of a second that only a verdict may.
+        from pytest_specgate.core.verdict_baseline import judge_baseline  # noqa: PLC0415
+
         return judge_baseline(gate, threshold, record, final=final)
     if isinstance(threshold, CurveThreshold):
         return judge_curve(gate, threshold, record, final=final)

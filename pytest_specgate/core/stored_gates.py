@@ -85,7 +85,16 @@ def _gate(stored: Mapping[str, JsonValue], record: WindowRecord) -> Gate:
     try:
         return Gate(str(stored.get("id")), declared_pair(pair, record), tuple(map(threshold_of, thresholds)))
     except (ValidationError, UsageError) as error:
-        raise RecordError(f"gate {stored.get('id')} of the record cannot be read: {error}") from error
+        raise RecordError(f"gate {stored.get('id')} of the record cannot be read: {first_problem(error)}") from error
+
+
+def first_problem(error: ValidationError | UsageError) -> str:
+    """Return what is wrong as one line, of many errors the first, with its place as dotted text."""
+    if isinstance(error, UsageError):
+        return str(error)
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def threshold_of(stored: JsonValue) -> AnyThreshold:

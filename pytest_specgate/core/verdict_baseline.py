@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core import statistics
 from pytest_specgate.core.baseline_case import BaselineCase
+from pytest_specgate.core.baseline_closed import closed_beforehand, undecided
 from pytest_specgate.core.baseline_fit import problem_of
 from pytest_specgate.core.baseline_offer import builds_of, offer
 from pytest_specgate.core.baseline_values import differences, mean, shown_level
-from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE
+from pytest_specgate.core.baselines import BASELINES_OFF
 from pytest_specgate.core.cross_window import LEAST_WINDOWS, CrossLook, upper_quantile
 from pytest_specgate.core.errors import InvalidError
 from pytest_specgate.core.levels import level_label
@@ -77,27 +78,6 @@ def judge_baseline(gate: Gate, threshold: BaselineThreshold, record: WindowRecor
     return _from_nothing(case) or _judged(case)
 
 
-def closed_beforehand(gate: Gate, threshold: BaselineThreshold, known: KnownBaseline | None) -> Verdict | None:
-    """Return the verdict of a claim whose baseline cannot be used, whatever will be measured; `None` if it can."""
-    if known is None:
-        text = (
-            f"INCONCLUSIVE: {threshold.claim}: no baseline was looked up when this window ran, so its record has "
-            f"nothing to compare with: run the gate again"
-        )
-        return _undecided(gate, threshold, reason=NO_BASELINE, summary=text)
-    if known.problem is None:
-        return None
-    failure = known.problem
-    if failure.reason.startswith(("no-", "baselines-")):
-        summary = f"INCONCLUSIVE: {threshold.claim}: {failure.message}"
-        return _undecided(gate, threshold, reason=failure.reason, summary=summary)
-    return invalid(gate, threshold, failure)
-
-
-def _undecided(gate: Gate, threshold: BaselineThreshold, *, reason: str, summary: str = "") -> Verdict:
-    return Verdict(**head(gate, threshold), outcome=Outcome.INCONCLUSIVE, reason=reason, summary=summary)
-
-
 def _waiting(gate: Gate, threshold: BaselineThreshold, known: KnownBaseline | None, *, rounds: int) -> Verdict:
     """Leave a claim for later: only where nothing else decides when the gate has seen enough does it ask for rounds.
 
@@ -105,7 +85,7 @@ def _waiting(gate: Gate, threshold: BaselineThreshold, known: KnownBaseline | No
     """
     off = known is not None and known.problem is not None and known.problem.reason == BASELINES_OFF
     more = not gate.intervals and not off and rounds < gate.pair.rounds
-    return _undecided(gate, threshold, reason=OPEN if more else LATER)
+    return undecided(gate, threshold, reason=OPEN if more else LATER)
 
 
 def _from_nothing(case: BaselineCase) -> Verdict | None:

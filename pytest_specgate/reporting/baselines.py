@@ -9,6 +9,7 @@ from tabulate import tabulate
 
 from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.baseline_values import View, level_of, shown_level
+from pytest_specgate.core.baselines import NO_BASELINE
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.verdict import Outcome, change_words
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_specgate.core.thresholds import BaselineThreshold
     from pytest_specgate.core.verdict import BaselineVerdict, Verdict
 
+_STALE: Final = "stale-baseline"
 _DAY: Final = 10
 
 
@@ -101,16 +103,27 @@ def baseline_evidence(verdict: Verdict, gate: Gate) -> Iterator[str]:
 def baseline_steps(verdict: Verdict, *, record_path: str, again: str) -> Iterator[str]:
     """Yield what to run next for a claim about a baseline that was not supported."""
     accept = f"specgate baseline accept {shlex.quote(record_path)}"
-    if verdict.outcome == Outcome.INCONCLUSIVE:
+    if verdict.reason == NO_BASELINE:
+        yield f"make this window its baseline: {accept} --reason '...'"
+        return
+    if verdict.reason == _STALE:
+        yield f"start anew with this window (the first one stays as its anchor): {accept} --replace --reason '...'"
+    elif verdict.outcome == Outcome.INCONCLUSIVE:
         yield f"add this window to the baseline, whatever its figures: {accept} --reason '...'"
     else:
         yield f"look at the windows it is compared with: specgate baseline history {shlex.quote(verdict.gate)}"
-        yield f"if the change is meant: {accept} --accept-regression --reason '...'"
+        # Appended to windows of another level it would only widen their spread, until nothing can be decided.
+        yield f"if the change is meant, start anew from here: {accept} --replace --accept-regression --reason '...'"
     yield f"measure again (a new sample, not a correction): {again}"
 
 
 def closed_text(verdict: Verdict, *, again: str) -> str:
-    """Return the whole message of a claim whose baseline cannot be used; nothing was measured for it."""
+    """Return the whole message of a claim whose baseline cannot be used; nothing was measured for it.
+
+    Args:
+        verdict: of the claim.
+        again: command that runs its whole gate, so that all entries of the baseline come from one window.
+    """
     first = verdict.summary if verdict.outcome != Outcome.INVALID else f"INVALID ({verdict.reason}): {verdict.summary}"
     lines = [first, *(f"    {line}" for line in verdict.detail.splitlines())]
     if verdict.reason == "no-baseline":
@@ -154,7 +167,7 @@ def _today(change: EntryChange, claim: BaselineThreshold) -> str:
 
 def written_text(update: Update, *, path: str) -> str:
     """Return what was written, in one sentence, and how to look at it."""
-    return f"{changes_text(update)}: {path} (look: git diff {shlex.quote(path)})"
+    return f"{changes_text(update)}: {path} (next: git add {shlex.quote(path)} && git diff --cached)"
 
 
 def changes_text(update: Update) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import shlex
 from typing import TYPE_CHECKING
 
+from pytest_specgate.core.baselines import NO_BASELINE
 from pytest_specgate.core.confounds import REASON as OTHER_DIFFERENCES
 from pytest_specgate.core.confounds import attached_of
 from pytest_specgate.core.hosts import describe, facts_of, host_class, troubles
@@ -26,6 +27,7 @@ from pytest_specgate.reporting.tables import (
     pair_table,
     point_notes,
     speculation_table,
+    usable_points,
 )
 
 if TYPE_CHECKING:
@@ -80,7 +82,8 @@ def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_pa
         if boots:
             yield f"server of {arm.name}: {boots[-1].command}"
     yield f"record: {record_path} (judge it again, anywhere: specgate judge {shlex.quote(record_path)})"
-    if verdict.baseline is not None and verdict.outcome != Outcome.INVALID:
+    about = verdict.baseline is not None or verdict.reason == NO_BASELINE
+    if about and verdict.outcome != Outcome.INVALID:
         yield from baseline_steps(verdict, record_path=record_path, again=again)
     elif is_undecided(verdict) and any(attached_of(arm.name, record) for arm in gate.pair.arms):
         yield f"an attached server gives one round: declare a floor for what it can decide, then {again}"
@@ -190,9 +193,9 @@ def _rhythm(record: WindowRecord, readable: Sequence[ArmBoots]) -> Iterator[str]
     """Say how bunched the sends were, since TTFT in a closed loop follows from it."""
     texts = []
     for at in record.profile.points:
-        points = {entry.arm.name: [boot.point(at) for boot in entry.boots] for entry in readable}
+        points = {entry.arm.name: usable_points(entry, record, at=at) for entry in readable}
         shares = {
-            arm: [share for point in found if point is not None and (share := bunched_sends(point)) is not None]
+            arm: [share for point in found if (share := bunched_sends(point)) is not None]
             for arm, found in points.items()
         }
         known = [f"{arm} {100 * sum(found) / len(found):.0f} %" for arm, found in shares.items() if found]

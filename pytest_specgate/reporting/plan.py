@@ -11,7 +11,7 @@ from pytest_specgate.core.arms import arms_of
 from pytest_specgate.core.known import known_noise
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.plan import looks
-from pytest_specgate.core.thresholds import CurveThreshold, LimitThreshold, Threshold
+from pytest_specgate.core.thresholds import BaselineThreshold, CurveThreshold, LimitThreshold, Threshold
 from pytest_specgate.core.units import rounded_up
 from pytest_specgate.reporting.evidence import counted
 
@@ -152,6 +152,8 @@ def _prospects(threshold: AnyThreshold, gate: Gate, noises: Sequence[ArmNoise]) 
     """Say when a threshold is judged, and what can be seen then."""
     if isinstance(threshold, LimitThreshold):
         return "a limit, compared in every boot"
+    if isinstance(threshold, BaselineThreshold):
+        return "judged once, when the window has ended, by the windows of its baseline"
     if not isinstance(threshold, Threshold | CurveThreshold):
         return "a count in every round"
     plan = gate.plan(threshold, noises)

@@ -206,14 +206,15 @@ def speculation_table(readable: Sequence[ArmBoots], record: WindowRecord) -> str
     return tabulate(rows, headers=headers, colalign=align, disable_numparse=True, tablefmt="simple")
 
 
-def _usable(entry: ArmBoots, record: WindowRecord, *, at: Level) -> list[PointRecord]:
-    """Return the points of an arm at a load level that can be judged; no figure of another is shown."""
+def usable_points(entry: ArmBoots, record: WindowRecord, *, at: Level) -> list[PointRecord]:
+    """Return the points of an arm at a load level, none where one of them is INVALID: the others are not the load."""
     points = [point for boot in entry.boots if (point := boot.point(at)) is not None]
-    return [point for point in points if validity.point_problem(entry.arm, point, record.profile) is None]
+    problems = (validity.point_problem(entry.arm, point, record.profile) for point in points)
+    return [] if any(problem is not None for problem in problems) else points
 
 
 def _speculation_row(entry: ArmBoots, record: WindowRecord, *, at: Level) -> list[str] | None:
-    usable = _usable(entry, record, at=at)
+    usable = usable_points(entry, record, at=at)
     deltas = [delta for point in usable if (delta := point.counters.speculation()) is not None]
     if not deltas:
         return None
@@ -241,7 +242,7 @@ def load_table(readable: Sequence[ArmBoots], record: WindowRecord) -> str:
         [entry.arm.name if place == 0 else "", *_load_row(points, record, at=at)]
         for entry in readable
         for place, at in enumerate(record.profile.points)
-        if (points := _usable(entry, record, at=at))
+        if (points := usable_points(entry, record, at=at))
     ]
     headers = [
         "arm",

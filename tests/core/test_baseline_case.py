@@ -131,6 +131,17 @@ def test_erosion_begins_beyond_the_margin(build: type[Build]) -> None:
     assert _since_first(build, -math.log(0.95)).outcome == Outcome.PASS
 
 
+def test_one_sudden_loss_is_no_erosion(build: type[Build]) -> None:
+    """A step beyond the margin in a single window is told as what it is, and not as a loss in small steps."""
+    gate = gate_of(build, build.claim(cross_window=FLOOR))
+    file = build.accepted(gate, *(day(build, 2 + number, 1.0, 1.0) for number in range(2)))
+
+    [verdict] = judge(gate, build.against(gate, day(build, 28, 0.8, 0.8), file))
+
+    assert verdict.outcome == Outcome.FAIL
+    assert not [flag for flag in verdict.flags if "erosion" in flag]
+
+
 @pytest.mark.parametrize(
     ("metric", "mode", "shown", "points"),
     [

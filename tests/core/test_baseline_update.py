@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_specgate.core.baseline_closed import unclaimed
 from pytest_specgate.core.baseline_offer import window_id
-from pytest_specgate.core.baseline_update import plan_update, unclaimed
+from pytest_specgate.core.baseline_update import plan_update
 from pytest_specgate.core.baselines import BaselineFile
 from pytest_specgate.core.errors import InvalidError, UsageError
 from pytest_specgate.core.speculation import SpeculationDelta

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_specgate.core.baseline_closed import closed_beforehand
 from pytest_specgate.core.baselines import BASELINES_OFF, KnownBaseline
 from pytest_specgate.core.judge import judge, needs_more_rounds
 from pytest_specgate.core.metrics import DEFINITION_VERSION
@@ -15,7 +16,7 @@ from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.stored_gates import gates_of, stored_gate
 from pytest_specgate.core.thresholds import NoiseFloor
 from pytest_specgate.core.verdict import Outcome, Verdict
-from pytest_specgate.core.verdict_baseline import LATER, closed_beforehand
+from pytest_specgate.core.verdict_baseline import LATER
 from pytest_specgate.core.verdict_parts import OPEN
 from tests.core.conftest import HOST_CLASS
 from tests.core.test_baseline_update import day, gate_of

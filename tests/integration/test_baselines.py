@@ -272,6 +272,7 @@ def test_off_leaves_baselines_alone(copied: GateFolder) -> None:
         ([], "specgate_baseline = all", "specgate_baseline: --specgate-baseline=all is typed each time"),
         ([], "addopts = --specgate-baseline=new", "addopts: --specgate-baseline=new is typed each time"),
         (["--specgate-host-class=../x"], "", "--specgate-host-class=../x is no class of machine"),
+        (["--specgate-baseline=new", "--specgate-baseline-reason=x"], "", "--specgate-baseline-reason=x says too little"),
         (["--specgate-missing-baseline=pass"], "", "--specgate-missing-baseline=pass is neither skip nor fail"),
         (["-n2", "--specgate-baseline=all"], "", "--specgate-baseline=all writes files"),
         (["-n1", "--specgate-baseline=new"], "", "--specgate-baseline=new writes files"),

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from pytest_specgate.adapters.storage import load_record
-
 from pytest_specgate.core.records import SCHEMA_VERSION
 
 if TYPE_CHECKING:

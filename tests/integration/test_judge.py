@@ -36,7 +36,9 @@ def test_verdicts_are_those_of_the_run_to_the_last_digit(healthy: GateRun) -> No
     found = judged(path, "--json")
 
     assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout) == [{"valid": True, **one} for one in json.loads(path.read_text())["verdicts"]]
+    assert json.loads(found.stdout) == [
+        {"finished": True, "valid": True, **one} for one in json.loads(path.read_text())["verdicts"]
+    ]
 
 
 def test_case_139_an_invalid_verdict_is_marked_and_has_no_figures(faulty: GateRun) -> None:

@@ -173,7 +173,7 @@ def test_a_margin_that_was_chosen_afterwards_is_refused(story: _Story) -> None:
     sentence = f"{story.short} cannot be continued: {field} ({why}): measure anew, without --specgate-resume"
 
     assert story.changed.exit_code == 4
-    assert f"ERROR: {sentence}" in story.changed.output.splitlines()
+    assert f"ERROR: {sentence}" in story.changed.output, story.changed.output
     assert "starting its server" not in story.changed.output
 
 

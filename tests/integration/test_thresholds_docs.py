@@ -18,14 +18,23 @@ if TYPE_CHECKING:
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "thresholds.md"
 MODEL: Final = "fake-model"
-SWITCHES: Final = ("--specgate-calibrate", "--specgate-plan")
+SWITCHES: Final = ("--specgate-accept-regression", "--specgate-calibrate", "--specgate-plan")
+TYPED: Final = {*SWITCHES, "--specgate-baseline-reason", "--specgate-resume"}
+"""Options that an ini file and an environment may not hold."""
+
 OPTIONS: Final = {
+    "--specgate-accept-regression",
+    "--specgate-baseline",
+    "--specgate-baseline-reason",
     "--specgate-baselines",
     "--specgate-budget",
     "--specgate-calibrate",
     "--specgate-calibrate-boots",
+    "--specgate-host-class",
     "--specgate-inconclusive",
+    "--specgate-missing-baseline",
     "--specgate-plan",
+    "--specgate-resume",
 }
 KINDS: Final = sorted(
     name
@@ -33,6 +42,9 @@ KINDS: Final = sorted(
     if str(getattr(value, "__annotations__", {}).get("return")).endswith("Threshold")
 )
 """The functions of gate files that make a threshold."""
+
+WRITTEN: Final = "test_build[c4-output_throughput-not_worse_than_baseline]"
+"""The claim of the page about a baseline: its first run writes what later ones are judged by."""
 
 
 def page() -> str:
@@ -65,43 +77,44 @@ def written(gates: GateFolder, name: str, code: str) -> None:
 
 @pytest.fixture(scope="module")
 def every_kind(new_gate_folder: Callable[[], GateFolder]) -> GateRun:
-    """The gates of every kind, run against the fake vLLM."""
+    """The gates of every kind, run against the fake vLLM for the first time."""
     gates = new_gate_folder()
     written(gates, "test_kinds.py", python_blocks()[0])
-    return gates.run()
+    return gates.run("--specgate-baseline=new")
 
 
 def test_the_gates_of_every_kind_pass(every_kind: GateRun) -> None:
-    """They can be pasted: each of the nine thresholds is judged, and none but PASS is said."""
+    """They can be pasted: nine thresholds are judged, and none but PASS is said; the tenth writes its baseline."""
     outcomes = {name: case.outcome for name, case in every_kind.cases.items()}
 
-    assert len(outcomes) == 9
-    assert {name: word for name, word in outcomes.items() if word != "PASS"} == {}, every_kind.output
-    assert every_kind.exit_code == 0
+    assert len(outcomes) == 10
+    assert {name: word for name, word in outcomes.items() if word != "PASS"} == {WRITTEN: None}, every_kind.output
+    assert (every_kind.exit_code, every_kind.counts) == (0, {"passed": 9, "skipped": 1})
+    assert "nine claims pass, and the tenth is skipped, as written and not judged" in unwrapped()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_explained_and_shown(kind: str, every_kind: GateRun) -> None:
-    """Each kind of the vocabulary has its row in the table, its line in the code, and was judged in this run."""
+    """Each kind of the vocabulary has its row in the table, its line in the code, and an item in this run."""
     table = page().partition("| kind |")[2].partition("\n\n")[0]
-    judged = [name for name in every_kind.cases if name.endswith(f"-{kind}]")]
+    items = [name for name in every_kind.cases if name.endswith(f"-{kind}]")]
 
     assert f"`{kind}(" in table
     assert re.search(rf"^    {kind}\(.*\),$", python_blocks()[0], re.MULTILINE)
-    assert judged
+    assert items
 
 
 def test_the_kinds_of_the_vocabulary_are_found() -> None:
     """A search that found nothing would make the tests of kinds empty."""
-    interval = {"better", "equivalent", "faster_only_up_to", "not_worse"}
+    interval = {"better", "equivalent", "faster_only_up_to", "not_worse", "not_worse_than_baseline"}
 
     assert set(KINDS) == {*interval, "at_least", "at_most", "outputs_agree"}
 
 
 def test_every_option_about_verdicts_is_in_the_table_once() -> None:
-    """The six options that say what is known, planned and skipped stand there, each in the spellings of the code."""
+    """The options that say what is known, planned, accepted and skipped stand there, in the spellings of the code."""
     known = {
-        option.flag: [option.flag, *(("-", "-") if option.act else (option.variable, option.ini))]
+        option.flag: [option.flag, *(("-", "-") if option.flag in TYPED else (option.variable, option.ini))]
         for option in option_table.OPTIONS
     }
     listed = option_rows()
@@ -120,36 +133,36 @@ def test_an_option_is_read_in_all_three_spellings(
         assert (variable, ini) == ("-", "-")
         assert options.read_options(pytester.parseconfig(flag), environment={}).given == (flag,)
         return
-    given: dict[str, tuple[list[str], dict[str, str]]] = {
-        flag: ([f"{flag}="], {}),
-        variable: ([], {variable: ""}),
-        ini: (["-o", f"{ini}="], {}),
-    }
+    given: dict[str, tuple[list[str], dict[str, str]]] = {flag: ([f"{flag}="], {})}
+    if flag not in TYPED:
+        given |= {variable: ([], {variable: ""}), ini: (["-o", f"{ini}="], {})}
     for spelling, (arguments, environment) in given.items():
         config = pytester.parseconfig(*arguments)
         with pytest.raises(pytest.UsageError, match=rf"^{re.escape(spelling)} is empty"):
             options.read_options(config, environment=environment)
 
 
-@pytest.mark.parametrize("name", ["calibrate", "plan"])
-def test_what_keeps_gates_from_being_judged_is_typed_each_time(name: str, pytester: pytest.Pytester) -> None:
-    """Left in an ini file or an environment, it would end with 0 for ever: both places are refused."""
-    ini = pytester.parseconfig("-o", f"specgate_{name}=yes")
-    for config, environment in ((ini, {}), (pytester.parseconfig(), {f"SPECGATE_{name.upper()}": "yes"})):
+@pytest.mark.parametrize("flag", sorted(TYPED))
+def test_what_is_typed_each_time_is_refused_elsewhere(flag: str, pytester: pytest.Pytester) -> None:
+    """Left in an ini file or an environment, it would judge nothing or accept anything for ever: both are refused."""
+    name = flag.removeprefix("--").replace("-", "_")
+    ini = pytester.parseconfig("-o", f"{name}=yes")
+    for config, environment in ((ini, {}), (pytester.parseconfig(), {name.upper(): "yes"})):
         with pytest.raises(pytest.UsageError, match="is typed each time"):
             options.read_options(config, environment=environment)
 
 
 def test_defaults_in_the_table_are_the_real_ones(pytester: pytest.Pytester) -> None:
-    """What the table says of boots, folder and undecided thresholds is what an unconfigured session has."""
+    """What the table says of boots, folder, baselines and undecided thresholds is what an unconfigured session has."""
     told = dict(re.findall(r"^\| `--specgate-([\w-]+)` .* default: `?([\w-]+)`?(?:,.*)? \|$", page(), re.MULTILINE))
     plain = options.read_options(pytester.parseconfig(), environment={})
     calibrating = options.read_options(pytester.parseconfig("--specgate-calibrate"), environment={})
 
     assert int(told["calibrate-boots"]) == calibrating.calibrate
     assert told["baselines"] == plain.baselines.name
-    assert told["inconclusive"] == "fail"
-    assert (plain.calibrate, plain.plan, plain.budget_s, plain.skip_inconclusive) == (None, False, None, False)
+    assert (told["inconclusive"], told["missing-baseline"], told["baseline"]) == ("fail", "fail", plain.baseline)
+    assert (plain.skip_inconclusive, plain.skip_missing_baseline, plain.accept_regression) == (False, False, False)
+    assert (plain.calibrate, plain.plan, plain.budget_s) == (None, False, None)
 
 
 def test_the_plan_of_the_page_is_that_of_its_gate_file(gate_folder: GateFolder) -> None:

@@ -314,7 +314,7 @@ def test_a_regression_is_told_below_the_table() -> None:
 
     assert [line for line in rows(made) if line.startswith("regression: c1-output_throughput")]
     assert changes_text(made) == "c1-output_throughput appended, c8-ttft_p50 appended"
-    assert written_text(made, path="a b.json") == f"{changes_text(made)}: a b.json (look: git diff 'a b.json')"
+    assert written_text(made, path="a b.json") == f"{changes_text(made)}: a b.json (next: git add 'a b.json' && git diff --cached)"
 
 
 def test_what_stays_says_so_and_is_not_written() -> None:
