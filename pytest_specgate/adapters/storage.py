@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -34,6 +36,13 @@ _TODAY: Final = re.compile(rf'\s*\{{\s*"{VERSION}"\s*:\s*{SCHEMA_VERSION}\s*[,}}
 
 _DEEP_BREAK: Final = re.compile(r"\n(?: {7,}| {6}(?=[\]}]))")
 """Line breaks within what lies six levels deep in a record: its requests, and the series of its counter pages."""
+
+_CONFLICT: Final = re.compile(r"^<{7}(?: |$)", re.MULTILINE)
+_BEYOND: Final = re.compile(r"(?<=[\s:,\[])-?(?:NaN|Infinity|\d[0-9.]*[eE]\+?\d{3,})")
+"""What is written like a number, and is none that can be kept."""
+
+_LONGEST_VALUE: Final = 60
+_LONGEST_TEXT: Final = 200
 
 _NUMBERS: Final = re.compile(r"\[\n\s*([-+0-9.eE,\s]+?)\n\s*\]")
 
@@ -87,12 +96,14 @@ def load_record(path: Path) -> WindowRecord:
     """Read a window record; one of an older schema is brought to today's form.
 
     Raises:
-        RecordError: the file is missing or broken, or of a schema version that cannot be read.
+        RecordError: the file is missing or broken, of a schema version that cannot be read, or has a name twice.
     """
     text = _text(path)
     if not _TODAY.match(text):
         text = _brought_forward(text, path=path)
-    return _validated(text, WindowRecord, path=path, what=f"window record of schema {SCHEMA_VERSION}")
+    record = _validated(text, WindowRecord, path=path, what=f"window record of schema {SCHEMA_VERSION}")
+    _refuse_doubles(record, path)
+    return record
 
 
 def _brought_forward(text: str, *, path: Path) -> str:
@@ -201,7 +212,58 @@ def _validated(text: str, model: type[S], *, path: Path, what: str) -> S:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the file"
-        found: JsonValue = first["input"] if isinstance(first["input"], int | str) else type(first["input"]).__name__
-        raise RecordError(f"{path} is no {what}: {place}: {first['msg']}, got {found!r}") from error
+        raise RecordError(f"{path} is no {what}: {_complaint(error, text)}") from error
+
+
+def _complaint(error: ValidationError, text: str) -> str:
+    """Say what is wrong with a file in one line, however long the file is: of many errors the first."""
+    conflict = _CONFLICT.search(text)
+    if conflict is not None:
+        line = text.count("\n", 0, conflict.start()) + 1
+        return f"line {line} is the mark of a merge conflict: resolve the merge"
+    found = error.errors(include_url=False)
+    for one in found:
+        if one["loc"] == (VERSION,) and one["type"] == "less_than_equal":
+            return (
+                f"it has schema version {_shown(one['input'], text)}, and this pytest-specgate knows versions up to "
+                f"{one['ctx']['le']}: update pytest-specgate"
+            )
+    first = found[0]
+    if first["type"] == "json_invalid":
+        return f"the file: {_short(first['msg'], _LONGEST_TEXT)}"
+    place = _short(".".join(map(str, first["loc"])) or "the file", _LONGEST_TEXT)
+    return f"{place}: {_short(first['msg'], _LONGEST_TEXT)}, got {_shown(first['input'], text)}"
+
+
+def _shown(found: object, text: str) -> str:
+    """Return a value of a file as it is shown: numbers as they were written, and of a long one its beginning."""
+    if isinstance(found, float) and not math.isfinite(found):
+        written = (one[0] for one in _BEYOND.finditer(text) if str(float(one[0])) == str(found))
+        return _short(next(written, str(found)), _LONGEST_VALUE)
+    if isinstance(found, str):
+        return _short(repr(found[:_LONGEST_VALUE]), _LONGEST_VALUE)
+    if isinstance(found, int) and found.bit_length() > _LONGEST_VALUE:
+        return "a number of many digits"
+    return str(found) if isinstance(found, bool | int | float) else type(found).__name__
+
+
+def _short(text: str, most: int) -> str:
+    """Return a text that fits into a message and cannot steer a terminal."""
+    clean = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+    return clean if len(clean) <= most else f"{clean[:most]}..."
+
+
+def _refuse_doubles(record: WindowRecord, path: Path) -> None:
+    """Refuse a record in which something stands twice that is looked up by its name: one would hide the other.
+
+    Raises:
+        RecordError: two arms, two gates or two boots of a round share their name.
+    """
+    names = (
+        *(("arm", one.name) for one in record.arms),
+        *(("gate", str(one.get("id"))) for one in record.gates),
+        *(("boot", f"{one.arm} in round {one.round}") for one in record.boots),
+    )
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise RecordError(f"{path} holds {twice[0]} {_short(twice[1], _LONGEST_TEXT)} twice: it was edited by hand")

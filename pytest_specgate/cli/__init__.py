@@ -7,7 +7,9 @@ Each subcommand is one module with one row for `COMMANDS`. A command imports wha
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
@@ -60,6 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: `--help` and `--version`, after printing.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a letter gets its code: a traceback would end with the status of a regression.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         parser, words = _parser(), sys.argv[1:] if argv is None else argv
         _refuse_empty(words)
@@ -75,12 +80,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_USAGE
     except BrokenPipeError:
         # Whoever reads has enough, as `head` does; what is still buffered must not complain when the process ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return EXIT_BROKEN_PIPE
+    except OSError as error:
+        if error.filename is None:
+            _drop_output()
+        sys.stderr.write(f"specgate: {_refused(error)}\n")
+        return EXIT_USAGE
     except KeyboardInterrupt:
         sys.stderr.write("specgate: interrupted\n")
         return EXIT_INTERRUPTED
     return status
+
+
+def _drop_output() -> None:
+    """Send what is still buffered for stdout nowhere, so that it does not fail once more when the process ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refused(error: OSError) -> str:
+    """Say in one sentence what the system refused; an error without a file is one of writing what is printed."""
+    place = "the output" if error.filename is None else str(error.filename)
+    return f"{place} cannot be read or written: {error.strerror or error}"
 
 
 def _refuse_empty(words: Sequence[str]) -> None:

@@ -86,11 +86,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _own_gates(record: WindowRecord, path: Path) -> Sequence[Gate]:
     from pytest_specgate.core.stored_gates import gates_of  # noqa: PLC0415  - likewise
+    from pytest_specgate.reporting.baselines import one_line  # noqa: PLC0415  - likewise
 
     try:
         gates = gates_of(record)
     except RecordError as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise UsageError(one_line(f"{path}: {error}")) from error
     if not gates:
         raise UsageError(f"{path} holds no gate: its pairs were measured, and nothing was claimed of them")
     return gates
@@ -184,12 +185,12 @@ COMMAND = Command(
     name="judge",
     summary="judge a window record again",
     description="Judge what a window has measured by the gates that its record holds, without a server and on any"
-    " machine: the verdicts are those of the run, to the last digit; what a test accepts with verdict.expect() is in its"
-    " body and not in the record, so that a FAIL that it expected ends with 1 here. With --gates the claims of a gate file are judged"
-    " by the same figures, to try other thresholds before the next run; that file is read by pytest, and nothing in it"
-    " is run. Trying margins until one passes proves nothing: choose them before the run that counts. Exit status: 0"
-    " all pass, 1 a FAIL, 2 wrong usage or a record or gate file that cannot be read, 3 something could not be decided:"
-    " a claim, a gate of --gates that the record does not answer, a window that did not run to its end; 4 something"
+    " machine: the verdicts are those of the run, to the last digit. What a test accepts with verdict.expect() is in"
+    " its body and not in the record: a FAIL that it expected ends with 1 here. With --gates the claims of a gate file"
+    " are judged by the same figures, to try other thresholds before the next run; that file is read by pytest, and"
+    " nothing in it is run. Trying margins until one passes proves nothing: choose them before the run that counts."
+    " Exit status: 0 all pass, 1 a FAIL, 2 wrong usage or a record or gate file that cannot be read, 3 something could"
+    " not be decided: a claim, a gate of --gates that is not judged, a window that did not run to its end; 4 something"
     " must not be judged.",
     example="specgate judge specgate-results/20261130T043757.443Z-84c131050781 --gates tests/test_speed.py",
     add_arguments=_add_arguments,

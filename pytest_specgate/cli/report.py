@@ -54,12 +54,13 @@ def _as_json(record: WindowRecord, path: Path) -> str:
 
 def _lines(record: WindowRecord, path: Path) -> Iterator[str]:
     from pytest_specgate.core.stored_gates import gates_of, pairs_of  # noqa: PLC0415  - likewise
+    from pytest_specgate.reporting.baselines import one_line  # noqa: PLC0415  - likewise
     from pytest_specgate.reporting.messages import Judged, outcome_line, window_lines  # noqa: PLC0415  - likewise
 
     try:
         gates, verdicts = gates_of(record), _verdicts(record)
     except RecordError as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise UsageError(one_line(f"{path}: {error}")) from error
     judged = [Judged(gate, tuple(found for found in verdicts if found.gate == gate.id)) for gate in gates]
     yield from window_lines(record, pairs=pairs_of(record), judged=judged, record_path=str(path))
     yield ""

@@ -26,6 +26,9 @@ PLAIN_BLOCKS: Final = "#|"
 """And where it cannot."""
 
 _WIDTH: Final = 40
+_WIDEST: Final = 1e300
+"""A change beyond any measurement is drawn as this one, whose sums are numbers still."""
+
 _MINUTE: Final = 16
 _DAY: Final = 10
 _COMMIT_SHOWN: Final = 10
@@ -167,7 +170,7 @@ def _total_line(series: Series) -> str:
 
 def _course(series: Series, blocks: str) -> Iterator[str]:
     """Draw each window as the distance from the first, worse to the left."""
-    changes = [window.since_first or 0.0 for window in series.windows]
+    changes = [max(-_WIDEST, min(_WIDEST, window.since_first or 0.0)) for window in series.windows]
     left, right = -min(0.0, *changes), max(0.0, *changes)
     step = (left + right) / _WIDTH
     texts = [_course_texts(series, window) for window in series.windows]

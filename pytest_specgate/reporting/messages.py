@@ -14,7 +14,7 @@ from pytest_specgate.core.judge import identity_of, pair_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.quantities import bunched_sends
 from pytest_specgate.core.verdict import Outcome
-from pytest_specgate.reporting.baselines import baseline_lines, baseline_steps
+from pytest_specgate.reporting.baselines import baseline_lines, baseline_steps, one_line
 from pytest_specgate.reporting.differences import differences_in_short, pair_differences
 from pytest_specgate.reporting.engines import build_lines, engine_lines
 from pytest_specgate.reporting.evidence import counted, evidence_lines, is_undecided, needs_lines, verdict_notes
@@ -55,7 +55,7 @@ class Judged:
 def failure_text(verdict: Verdict, *, gate: Gate, record: WindowRecord, record_path: str, again: str) -> str:
     """Return the whole message of a threshold that did not pass; its first line is the sentence of the verdict."""
     first = verdict.summary if verdict.outcome != Outcome.INVALID else f"INVALID ({verdict.reason}): {verdict.summary}"
-    lines = [first, *_indented([*history_lines(record), *_evidence(verdict, gate, record)])]
+    lines = [one_line(first), *_indented([*history_lines(record), *_evidence(verdict, gate, record)])]
     lines += _indented(_flag_lines(verdict))
     lines += _indented(_next_steps(verdict, gate, record, record_path=record_path, again=again))
     return "\n".join(lines)
@@ -105,31 +105,31 @@ def _without_budget(again: str) -> str:
 
 
 def _indented(lines: Iterator[str] | Sequence[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
+    """Return lines that stand below another; text of a server neither steers a terminal nor starts one."""
+    return [f"    {one_line(part.expandtabs())}" for line in lines for part in line.splitlines() or [""]]
 
 
 def window_lines(
     record: WindowRecord, *, pairs: Sequence[ArmPair], judged: Sequence[Judged], record_path: str
 ) -> Iterator[str]:
     """Return the summary of a window: identity first, then figures, then what they rest on."""
-    yield from _window_head(record)
+    yield from map(one_line, _window_head(record))
     for pair in pairs:
         yield ""
-        yield f"{pair.title} ({', '.join(pair.paths)} varies)"
+        yield one_line(f"{pair.title} ({', '.join(pair.paths)} varies)")
         problem = pair_problem(pair, record)
         if problem is not None:
-            yield f"no figures ({problem.reason}): {problem.message}"
+            yield one_line(f"no figures ({problem.reason}): {problem.message}")
             yield from _indented(problem.detail.splitlines() if problem.reason == "profile-mismatch" else [])
-            yield from pair_differences(pair, record) if problem.reason == OTHER_DIFFERENCES else ()
+            yield from map(one_line, pair_differences(pair, record) if problem.reason == OTHER_DIFFERENCES else ())
             continue
         yield identity_of(pair, record).sentence
         verdicts = [verdict for entry in judged if entry.gate.pair == pair for verdict in entry.verdicts]
         yield pair_table(pair, record, verdicts)
         yield from point_notes(pair, record)
         yield from baseline_lines(verdicts)
-        yield from verdict_notes(verdicts)
-        yield from build_lines(pair, record)
-        yield from pair_differences(pair, record)
+        notes = (verdict_notes(verdicts), build_lines(pair, record), pair_differences(pair, record))
+        yield from (one_line(line) for lines in notes for line in lines)
     readable = _readable_boots(pairs, record)
     speculation = speculation_table(readable, record)
     if speculation:
@@ -138,7 +138,7 @@ def window_lines(
     if load:
         yield from ("", "load and client, mean over boots", load)
     yield ""
-    yield from _window_foot(record, pairs, readable, record_path=record_path)
+    yield from map(one_line, _window_foot(record, pairs, readable, record_path=record_path))
 
 
 def _readable_boots(pairs: Sequence[ArmPair], record: WindowRecord) -> list[ArmBoots]:

@@ -19,6 +19,7 @@ from pytest_specgate.core.speculation import pool
 from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_AGREE
 from pytest_specgate.core.units import amount_text
 from pytest_specgate.core.verdict import Outcome, change_words
+from pytest_specgate.reporting.baselines import one_line
 from pytest_specgate.reporting.figures import number, span, unit_text, value_text
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def point_notes(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
     for at in record.profile.points:
         problem = first_point_problem(pair, record, at=at)
         if problem is not None:
-            yield f"not judged ({problem.reason}): {problem.message}"
+            yield one_line(f"not judged ({problem.reason}): {problem.message}")
 
 
 def _point_rows(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, at: Level) -> Iterable[list[str]]:
@@ -57,7 +58,16 @@ def _point_rows(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict]
     here = [verdict for verdict in verdicts if verdict.at == at and verdict.kind != NOT_WORSE_THAN_BASELINE]
     problem = first_point_problem(pair, record, at=at)
     if problem is not None:
-        yield [level_label(at), f"not judged ({problem.reason}), see below", "-", "-", "-", "-", "-", Outcome.INVALID]
+        yield [
+            level_label(at),
+            one_line(f"not judged ({problem.reason}), see below"),
+            "-",
+            "-",
+            "-",
+            "-",
+            "-",
+            Outcome.INVALID,
+        ]
         return
     limits = [verdict for verdict in here if verdict.kind in LIMITS]
     gated = [verdict.metric for verdict in here if verdict.kind != OUTPUTS_AGREE and verdict not in limits]
@@ -112,7 +122,7 @@ def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, na
     invalid = next((verdict.reason for verdict in verdicts if verdict.outcome == Outcome.INVALID), None)
     change = _change(pair, record, row, at=at)
     if invalid and not isinstance(change, str):
-        change = f"not judged ({invalid})"
+        change = one_line(f"not judged ({invalid})")
     if isinstance(change, str):
         return [*head, "-", "-", change, "-", *tail]
     values = [value_text(row, side) for side in change.sides]
@@ -238,12 +248,11 @@ def _pace(points: Sequence[PointRecord], *, drafts: int) -> list[str]:
 
 def load_table(readable: Sequence[ArmBoots], record: WindowRecord) -> str:
     """Return how each point pressed and how the client bore it: means over boots, and the worst lateness."""
-    rows = [
-        [entry.arm.name if place == 0 else "", *_load_row(points, record, at=at)]
-        for entry in readable
-        for place, at in enumerate(record.profile.points)
-        if (points := usable_points(entry, record, at=at))
-    ]
+    rows = []
+    for entry in readable:
+        pressed = {at: usable_points(entry, record, at=at) for at in record.profile.points}
+        shown = [_load_row(points, record, at=at) for at, points in pressed.items() if points]
+        rows += [[entry.arm.name if place == 0 else "", *row] for place, row in enumerate(shown)]
     headers = [
         "arm",
         "load",

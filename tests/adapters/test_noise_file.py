@@ -153,7 +153,7 @@ def test_case_114_nothing_but_numbers_is_written(tmp_path: Path) -> None:
         (lambda text: text.replace("0.105", "0.106"), "does not follow from its windows: the file was edited by hand"),
         (lambda text: text.replace('"df": 1.6', '"df": 16.0'), "was edited by hand"),
         (lambda text: text.replace(HOST, "gpu-h200"), "is of host class gpu-h200: it was moved or copied by hand"),
-        (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "schema_version"),
+        (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "update pytest-specgate"),
         (lambda text: text.replace("0.105", "NaN"), "c1.ttft_p50"),
         (lambda text: text.replace("0.105", "1e400"), "c1.ttft_p50"),
         (lambda text: text.replace("0.105", "null"), "c1.ttft_p50"),

@@ -228,8 +228,24 @@ def test_case_114_what_is_no_number_is_refused_with_file_and_key(
         load_record(path)
     assert str(caught.value) == (
         f"{path} is no window record of schema 3: boots.0.points.0.requests.0.ttft_s: "
-        "Input should be a finite number, got 'float'"
+        f"Input should be a finite number, got {value}"
     )
+
+
+@pytest.mark.parametrize(
+    ("part", "named"), [("boots", "boot off in round 1"), ("arms", "arm off"), ("gates", "gate test_x")]
+)
+def test_what_stands_twice_is_refused(tmp_path: Path, part: str, named: str) -> None:
+    """Of two boots, arms or gates of one name neither wins: the record was edited."""
+    FileStore(tmp_path).save(make_record())
+    path = tmp_path / "record.json"
+    stored = {**json.loads(path.read_text(encoding="utf-8"))}
+    stored["gates"] = [{"id": "test_x"}]
+    path.write_text(json.dumps({**stored, part: [*stored[part], stored[part][0]]}), encoding="utf-8")
+
+    with pytest.raises(RecordError) as caught:
+        load_record(path)
+    assert str(caught.value) == f"{path} holds {named} twice: it was edited by hand"
 
 
 def test_case_114_null_is_missing_and_not_zero(altered: Callable[[str, str], Path]) -> None:

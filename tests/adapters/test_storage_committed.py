@@ -25,6 +25,7 @@ DEFINITION: dict[str, JsonValue] = {"note": "x"}
 PROFILE: dict[str, JsonValue] = {"seed": 0}
 NOISE = "noise"
 BASELINE = "baseline"
+LONG = "x" * 5000
 
 
 def noise_book() -> NoiseBook:
@@ -124,6 +125,37 @@ def test_case_114_free_json_has_no_nan_either(tmp_path: Path, kind: str, old: st
     """Case 114: what the engine told of itself is JSON and nothing else."""
     with pytest.raises(RecordError, match="is no JSON number"):
         read(kind, tmp_path, old=old, new=value)
+
+
+@pytest.mark.parametrize("kind", [NOISE, BASELINE])
+@pytest.mark.parametrize(
+    ("old", "new", "ending"),
+    [
+        ("{", "<<<<<<< HEAD\n{", ": line 1 is the mark of a merge conflict: resolve the merge"),
+        ("{", "{,", ": the file: Invalid JSON: key must be a string at line 1 column 2"),
+        (
+            '"schema_version": 1', '"schema_version": 7',
+            ": it has schema version 7, and this pytest-specgate knows versions up to 1: update pytest-specgate",
+        ),
+        ('"host_class": "a"', f'"host_class": ["{LONG}"]', "host_class: Input should be a valid string, got list"),
+        ('"schema_version": 1', f'"schema_version": "{LONG}"', f", got '{LONG[:59]}..."),
+    ],
+    ids=["merge", "json", "version", "list", "long"],
+)  # fmt: skip
+def test_a_complaint_is_one_short_line(tmp_path: Path, kind: str, old: str, new: str, ending: str) -> None:
+    """The place and the remedy are told, and the file is not."""
+    with pytest.raises(RecordError) as caught:
+        read(kind, tmp_path, old=old, new=new)
+    assert str(caught.value).endswith(ending)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400"])
+@pytest.mark.parametrize(("kind", "old"), [(NOISE, "0.12]"), (BASELINE, "151.0]")])
+def test_what_is_no_number_is_named_as_it_was_written(tmp_path: Path, kind: str, old: str, value: str) -> None:
+    """Whoever looks for it in the file finds it."""
+    with pytest.raises(RecordError) as caught:
+        read(kind, tmp_path, old=old, new=f"{value}]")
+    assert str(caught.value).endswith(f", got {value}")
 
 
 @pytest.mark.parametrize("value", ["1" * 5000, "[" * 5000 + "]" * 5000])

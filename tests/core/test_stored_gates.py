@@ -104,3 +104,4 @@ def test_what_is_no_gate_is_named(build: type[Build], edit: dict[str, Any], prob
     with pytest.raises(RecordError, match=problem) as caught:
         gates_of(record.model_copy(update={"gates": (broken,)}))
     assert str(caught.value).startswith(f"gate {gate.id} ")
+    assert "\n" not in str(caught.value)

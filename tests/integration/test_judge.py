@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +15,6 @@ from pytest_specgate.adapters.storage import load_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.integration.conftest import GateRun
 
@@ -97,6 +98,60 @@ def test_case_136_what_cannot_be_judged_is_a_usage_error(
     assert found.returncode == 2
     assert sentence in found.stderr
     assert len(found.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("finished", "status"), [(True, 0), (False, 3)])
+def test_a_window_that_died_never_ends_with_0(healthy: GateRun, tmp_path: Path, finished: bool, status: int) -> None:
+    """All thresholds pass on what there is, and the last line says that the window did not run to its end."""
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps({**json.loads(record_of(healthy).read_text()), "finished": finished}))
+    found, listed = judged(path), json.loads(judged(path, "--json").stdout)
+
+    assert found.returncode == status
+    assert found.stdout.rstrip().endswith("; the window did not run to its end") is not finished
+    assert {one["finished"] for one in listed} == {finished}
+
+
+def _renamed(text: str, name: str) -> str:
+    return text.replace(json.loads(text)["gates"][0]["id"], json.dumps(name)[1:-1])
+
+
+def test_a_gate_id_neither_forges_lines_nor_runs_anything(slowed: GateRun, tmp_path: Path) -> None:
+    """Control characters of a record are shown as codes, and the command to run again is quoted."""
+    path = tmp_path / "record.json"
+    path.write_text(_renamed(record_of(slowed).read_text(), "test_x.py::test_a\n1 of 1 threshold judged\x1b[2J; ls"))
+    found = judged(path)
+
+    assert found.returncode == 1, found.stderr
+    assert "\n1 of 1 threshold judged" not in found.stdout
+    assert "\x1b" not in found.stdout
+    assert "pytest 'test_x.py::test_a" in found.stdout
+
+
+def test_a_full_disk_is_one_sentence(healthy: GateRun) -> None:
+    """What cannot be written is status 2: 1 would be a regression."""
+    command = [sys.executable, "-m", "pytest_specgate", "judge", str(record_of(healthy))]
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+
+    assert found.returncode == 2
+    assert found.stderr == "specgate: the output cannot be read or written: No space left on device\n"
+
+
+def test_a_terminal_that_knows_ascii_only_gets_codes(healthy: GateRun, tmp_path: Path) -> None:
+    """A letter that cannot be shown is no traceback, and JSON stays JSON."""
+    path = tmp_path / "record.json"
+    path.write_text(_renamed(record_of(healthy).read_text(), "test_x.py::test_ä"))
+    command = [sys.executable, "-m", "pytest_specgate", "judge", str(path)]
+    runs = [
+        subprocess.run(
+            [*command, *more], capture_output=True, text=True, timeout=60, check=False,
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        ) for more in ([], ["--json"])
+    ]  # fmt: skip
+
+    assert [run.returncode for run in runs] == [0, 0], runs[0].stderr
+    assert "test_x.py::test_ä" in {one["gate"] for one in json.loads(runs[1].stdout)}
 
 
 def test_a_reader_that_has_enough_is_no_error(healthy: GateRun) -> None:

@@ -97,12 +97,28 @@ def test_gates_on_other_arms_are_listed_with_what_differs(
     """The first field that differs is named, and the others are judged all the same."""
     found = judge_by(_LOOSE + _OTHER_ARM, "--json")
 
-    assert found.returncode == 0, found.stderr
-    assert [one["gate"] for one in json.loads(found.stdout)] == ["test_other.py::test_loose"]
+    verdict, other = json.loads(found.stdout)
+    sentence = "args.fake.step_s of arm k4 is 0.005 in the gate, and 0.004 in the record"
+
+    assert found.returncode == 3, found.stderr
+    assert (verdict["gate"], verdict["valid"]) == ("test_other.py::test_loose", True)
+    assert other == {
+        "finished": True, "valid": False, "gate": "test_other.py::test_other_arm", "outcome": None,
+        "reason": "not-judged", "summary": sentence,
+    }  # fmt: skip
     assert found.stderr == (
         "not judged: test_other.py::test_other_arm: args.fake.step_s of arm k4 is 0.005 in the gate, and 0.004 in the "
         "record\n"
     )
+
+
+def test_gates_that_are_not_judged_count(judge_by: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """The last line counts every threshold of the file, and a FAIL wins over what was not judged."""
+    loose, tight = judge_by(_LOOSE + _OTHER_ARM), judge_by(_TIGHT + _OTHER_ARM)
+
+    assert (loose.returncode, tight.returncode) == (3, 1)
+    assert loose.stdout.rstrip().endswith("1 of 2 thresholds judged: 1 PASS")
+    assert tight.stdout.rstrip().endswith("2 of 3 thresholds judged: 1 PASS, 1 FAIL")
 
 
 @pytest.mark.parametrize(

@@ -314,7 +314,10 @@ def test_a_regression_is_told_below_the_table() -> None:
 
     assert [line for line in rows(made) if line.startswith("regression: c1-output_throughput")]
     assert changes_text(made) == "c1-output_throughput appended, c8-ttft_p50 appended"
-    assert written_text(made, path="a b.json") == f"{changes_text(made)}: a b.json (next: git add 'a b.json' && git diff --cached)"
+    assert (
+        written_text(made, path="a b.json")
+        == f"{changes_text(made)}: a b.json (next: git add 'a b.json' && git diff --cached)"
+    )
 
 
 def test_what_stays_says_so_and_is_not_written() -> None:
@@ -381,3 +384,10 @@ def test_a_claim_without_a_baseline_says_how_to_write_one() -> None:
     assert "pytest test_gate.py --specgate-baseline=new" in text
     assert row == "c=1 output throughput - - - - - - - INCONCLUSIVE (no-baseline)"
     assert list(baseline_evidence(verdict, Build.gate(PAIR, *CLAIMS))) == [f"claim: {verdict.claim}"]
+
+
+def test_a_figure_beyond_all_measure_is_drawn() -> None:
+    """A change that no sum can hold takes the whole width, and is no error."""
+    lines = drawn(file_of(150.0, 1e308, 1.0, reference=1e-3))
+
+    assert [line.count("#") for line in lines] == [0, 40, 0]

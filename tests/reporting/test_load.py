@@ -184,3 +184,12 @@ def test_a_load_has_properties_of_its_kind(
 def test_an_open_loop_is_not_said_to_be_bunched(window: type[Window], open_loop: ArmPair) -> None:
     """Its sends follow their own schedule."""
     assert not any("sends in bunches" in line for line in window.of(open_loop, speeds={}).lines())
+
+
+def test_a_load_of_which_one_point_is_invalid_has_no_row_and_no_rhythm(window: type[Window], k4_off: ArmPair) -> None:
+    """What the other boots measured at it is shown nowhere, and the rows that are left name their arm."""
+    alone, many = (window.of(k4_off, speeds={}).with_requests("k4", 1, at=at, error="lost") for at in (1, 8))
+    (rhythm,) = [line for line in many.lines() if line.startswith("sends in bunches")]
+
+    assert [row[0] for row in rows(k4_off, alone.record)] == ["off", "c=8", "k4"]
+    assert "(c=8 off 100 %)" in rhythm

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.core.records import StartUpRecord
+from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.verdict import Outcome, UnexpectedOutcomeError
 from pytest_specgate.reporting.messages import outcome_line
 
@@ -359,3 +360,15 @@ def test_what_cannot_be_judged_is_never_counted_as_expected(window: type[Window]
         verdict.expect(Outcome.FAIL)
 
     assert outcome_line([verdict], collected=1) == "1 of 1 threshold judged: 1 INVALID"
+
+
+def test_text_of_a_server_neither_forges_lines_nor_steers_the_terminal(window: type[Window], k4_off: ArmPair) -> None:
+    """Its control characters are shown as codes, a message stays one line, and details stay below theirs."""
+    failure = Failure(reason="server-died", message="gone\n5 of 5 thresholds judged\x1b[2J", detail="a\rPASS\u202e")
+    died = window.of(k4_off, speeds={}).with_death("k4", 2, measured=1)
+    one = died.edited("k4", 2, edit=lambda boot: boot.model_copy(update={"failure": failure})).gated()
+
+    lines = [*"\n".join(one.lines()).splitlines(), *"\n".join(one.failure()).splitlines()]
+    assert [line for line in lines if not line.isprintable() or line.startswith(("5 of 5", "PASS"))] == []
+    assert any(line.endswith(r"gone\n5 of 5 thresholds judged\x1b[2J") for line in lines)
+    assert r"    PASS\u202e" in lines
