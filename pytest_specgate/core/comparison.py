@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from pytest_specgate.core.declared import FreeJson
 from pytest_specgate.core.levels import Level
 from pytest_specgate.core.profile import same
+from pytest_specgate.core.redaction import redacted
 from pytest_specgate.core.stored import Failure, Stored
 from pytest_specgate.core.validity import CHUNK_SHARE
 from pytest_specgate.core.verdict import Outcome
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 Mode: TypeAlias = Literal["relative", "absolute"]
 
 INDICATIVE: Final = "indicative: two windows"
-SAME_TWICE: Final = "the same window twice: nothing was compared"
+SAME_TWICE: Final = (
+    "both are one and the same window: no difference was to be expected, and this shows nothing of a change"
+)
 MISMATCH: Final = "profile-mismatch"
 MISSING: Final = "missing-metric"
 CHUNKS_DIFFER: Final = "chunks-differ"
@@ -54,7 +57,8 @@ def differences(
         if isinstance(left, dict) and isinstance(right, dict):
             yield from differences(left, right, within=f"{within}{name}.")
         elif not same(left, right):
-            yield FieldDifference(field=f"{within}{name}", reference=left, candidate=right)
+            shown = [redacted(value, name=name.rpartition(".")[2]) for value in (left, right)]
+            yield FieldDifference(field=f"{within}{name}", reference=shown[0], candidate=shown[1])
 
 
 def counted(reference: Mapping[str, JsonValue], candidate: Mapping[str, JsonValue]) -> str:

@@ -21,6 +21,7 @@ from pytest_specgate.core.comparison import (
 from pytest_specgate.core.comparison_rule import compared
 from pytest_specgate.core.errors import UsageError, nearest
 from pytest_specgate.core.metrics import METRICS, Measured
+from pytest_specgate.core.redaction import redacted
 from pytest_specgate.core.stored import Failure
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _notes(reference: BenchResult, candidate: BenchResult, *, varies: Sequence[s
     if twice:
         yield SAME_TWICE
     for name in varies:
-        values = [result.metadata.get(name, "(unset)") for result in (reference, candidate)]
+        values = [redacted(result.metadata.get(name, "(unset)"), name=name) for result in (reference, candidate)]
         yield f"{name} may differ: {values[0]} and {values[1]}"
     tokens = [result.total_output_tokens for result in (reference, candidate)]
     if tokens[0] != tokens[1]:

@@ -80,9 +80,14 @@ def compare_windows(
         return refusal
     if mode == "relative" and not both.pairs:
         raise UsageError("the windows have no pair of arms in common, whose change could be compared: --mode absolute")
+    if mode is None and not both.pairs and any(record.pairs for record in both.windows):
+        raise UsageError(
+            "the windows have no pair of arms in common: --mode absolute compares the levels of their arms"
+        )
     judged: Mode = mode or ("relative" if both.pairs else "absolute")
     cells = [cell for pairs in both.pairs for cell in _pair_cells(both, pairs, claims)]
     cells += [cell for arms in both.arms for cell in _arm_cells(both, arms, claims)]
+    cells += _lost(both)
     return compared(
         [dataclasses.replace(cell, claimed=cell.claimed and cell.mode == judged) for cell in cells],
         claims,
@@ -91,6 +96,19 @@ def compare_windows(
         unproved=_unproved(both),
         notes=list(_notes(both, mode=judged, twice=twice)),
     )
+
+
+def _lost(both: _Both) -> Iterator[Cell]:
+    """Yield what the reference window has and the candidate window has not: no comparison of the rest hides that."""
+    reference, candidate = both.windows
+    titles, names = ({pair.title for pair in pairs_of(candidate)}, {arm.name for arm in candidate.arms})
+    failure = Failure(reason="not-measured", message="the candidate window has not measured it")
+    for pair in pairs_of(reference):
+        if pair.title not in titles:
+            yield Cell(pair.title, "relative", "", problem=failure)
+    for arm in reference.arms:
+        if arm.name not in names:
+            yield Cell(arm.name, "absolute", "", problem=failure)
 
 
 class _Both:

@@ -247,12 +247,14 @@ def with_pair(build: type[Build], reference: int | None, candidate: int, *, day:
     return made.model_copy(update={"created_at": f"2026-11-{day}T12:00:00+00:00"})
 
 
-def test_windows_without_a_pair_in_common_compare_levels(build: type[Build]) -> None:
-    """Only the arm that both have is judged, and that no other arm is held against it is said."""
-    found = compare_windows(window(build), with_pair(build, None, 7, day=30), JUDGED)
+def test_what_the_candidate_window_lacks_is_invalid_and_never_passed_over(build: type[Build]) -> None:
+    """Levels are compared where that is asked; an arm and a pair that were lost stand there, each with its reason."""
+    found = compare_windows(window(build), with_pair(build, None, 7, day=30), JUDGED, mode="absolute")
+    lost = {one.subject: one.reason for one in found.rows if one.outcome == Outcome.INVALID}
 
-    assert (found.mode, found.outcome) == ("absolute", Outcome.PASS)
-    assert {one.subject for one in found.rows} == {"off"}
+    assert found.outcome == Outcome.INVALID
+    assert lost["k4"] == "not-measured"
+    assert {one.subject for one in found.rows if one.outcome == Outcome.PASS} == {"off"}
     assert "only in the reference window: k4" in found.notes
     assert "only in the candidate window: k7" in found.notes
     assert any(note.startswith("off is held against no other arm") for note in found.notes)
@@ -262,6 +264,12 @@ def test_a_pair_that_is_not_there_cannot_be_asked_for(build: type[Build]) -> Non
     """The relative mode needs a pair in common."""
     with pytest.raises(UsageError, match="no pair of arms in common"):
         compare_windows(window(build), with_pair(build, None, 7, day=30), JUDGED, mode="relative")
+
+
+def test_levels_are_not_compared_instead_of_a_pair_unasked(build: type[Build]) -> None:
+    """Windows of pairs that have none in common are compared by their levels only where that is asked."""
+    with pytest.raises(UsageError, match="--mode absolute compares the levels"):
+        compare_windows(window(build), with_pair(build, None, 7, day=30), JUDGED)
 
 
 def test_windows_with_nothing_in_common_are_not_compared(build: type[Build]) -> None:
