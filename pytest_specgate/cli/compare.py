@@ -69,16 +69,20 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from pytest_specgate.core.comparison_claims import claims_of  # noqa: PLC0415  - see the package's docstring
+    from pytest_specgate.reporting.baselines import one_line  # noqa: PLC0415  - likewise
     from pytest_specgate.reporting.comparison import comparison_json, comparison_lines  # noqa: PLC0415  - likewise
 
     claims = claims_of(cross_window=arguments.cross_window, source=arguments.source, margins=arguments.margin)
-    found = _compared(arguments, claims)
+    try:
+        found = _compared(arguments, claims)
+    except UsageError as error:
+        raise UsageError(one_line(str(error))) from error
     paths = {"reference": str(arguments.reference), "candidate": str(arguments.candidate)}
     if arguments.json:
         stored = {"files": paths, **comparison_json(found)}
-        say(json.dumps(stored, indent=2, ensure_ascii=False, allow_nan=False))
+        say(json.dumps(stored, indent=2, ensure_ascii=True, allow_nan=False))
     else:
-        say("\n".join([*(f"{name}: {path}" for name, path in paths.items()), *comparison_lines(found)]))
+        say("\n".join([*(one_line(f"{name}: {path}") for name, path in paths.items()), *comparison_lines(found)]))
     return _status(found)
 
 
@@ -88,9 +92,8 @@ def _compared(arguments: argparse.Namespace, claims: Claims) -> Comparison:
     from pytest_specgate.core.window_comparison import compare_windows  # noqa: PLC0415  - likewise
 
     files = [_file(path) for path in (arguments.reference, arguments.candidate)]
-    texts = [read_text(path) for path in files]
-    reference, candidate = (_read(path, text) for path, text in zip(files, texts, strict=True))
-    twice = texts[0] == texts[1]
+    reference, candidate = (_read(path, read_text(path)) for path in files)
+    twice = reference == candidate
     if isinstance(reference, WindowRecord) and isinstance(candidate, WindowRecord):
         if arguments.varies:
             raise UsageError("--varies is about the metadata of result files, and window records have none")
@@ -109,7 +112,11 @@ def _compared(arguments: argparse.Namespace, claims: Claims) -> Comparison:
 def _file(path: Path) -> Path:
     from pytest_specgate.adapters.storage import RECORD_NAME  # noqa: PLC0415  - likewise
 
-    return path / RECORD_NAME if path.is_dir() else path
+    if not path.is_dir():
+        return path
+    if not (path / RECORD_NAME).exists():
+        raise UsageError(f"{path} has no {RECORD_NAME}: name the folder of one window, or the file itself")
+    return path / RECORD_NAME
 
 
 def _read(path: Path, text: str) -> Window:
@@ -124,12 +131,30 @@ def _read(path: Path, text: str) -> Window:
     try:
         found = json_value(text, source=str(path))
         if isinstance(found, dict) and "schema_version" in found:
-            return load_record(path)
+            return _checked(load_record(path), path)
         if is_result(found):
             return parse_result(text, source=str(path))
     except RecordError as error:
         raise UsageError(str(error)) from error
     raise UsageError(f"{path} is neither a window record nor a result file of `vllm bench serve --save-result`")
+
+
+def _checked(record: WindowRecord, path: Path) -> WindowRecord:
+    """Return a record whose pairs are pairs of its arms.
+
+    Raises:
+        RecordError: one is not.
+    """
+    from pytest_specgate.core.errors import SpecgateError  # noqa: PLC0415  - likewise
+    from pytest_specgate.core.stored_gates import pairs_of  # noqa: PLC0415  - likewise
+
+    try:
+        pairs_of(record)
+    except KeyError as error:
+        raise RecordError(f"{path}: a pair of the record names {error}, and the record has no such arm") from error
+    except SpecgateError as error:
+        raise RecordError(f"{path}: a pair of the record is none: {error}") from error
+    return record
 
 
 def _status(found: Comparison) -> int:

@@ -42,6 +42,8 @@ _ROUNDING: Final = 0.005
 _STATISTIC: Final = re.compile(r"(mean|median|std|p[0-9]+(?:\.[0-9]+)?)_(\w+)_ms")
 _QUANTITIES: Final = {"ttft": "ttft", "tpot": "tpot", "itl": "inter_chunk", "e2el": "e2e"}
 _NEVER_ZERO: Final = ("ttft", "e2el")
+_SHORTEST_S: Final = 1e-6
+_LONGEST_S: Final = 1e7
 
 _Count: TypeAlias = Annotated[int, Field(ge=0, le=_MOST)]
 _Amount: TypeAlias = Annotated[float, Field(ge=0)]
@@ -266,6 +268,25 @@ def _problems(result: BenchResult) -> Iterator[Failure]:
         if quantity in _NEVER_ZERO and statistic != "std" and not seconds:
             text = f"{statistic}_{quantity}_ms is 0.0 though {done} requests completed: no server answers in no time"
             yield Failure(reason="impossible-value", message=text)
+    yield from _impossible_times(result)
+
+
+def _impossible_times(result: BenchResult) -> Iterator[Failure]:
+    """Yield times that no run has, or that do not go together."""
+    times = result.statistics_s
+    named = {"duration": (result.duration, True)} | {
+        f"{statistic}_{quantity}_ms": (seconds, quantity in _NEVER_ZERO and statistic != "std")
+        for (quantity, statistic), seconds in times.items()
+    }
+    for name, (value, bounded) in named.items():
+        if value > _LONGEST_S or (bounded and value < _SHORTEST_S):
+            text = f"{name} stands for {value:g} s: no run has such a time"
+            yield Failure(reason="impossible-value", message=text)
+    first, whole = times.get(("ttft", "median")), times.get(("e2el", "median"))
+    for name, seconds in (("median_e2el_ms", whole), ("duration", result.duration)):
+        if first is not None and seconds is not None and first > seconds * (1 + _ROUNDING):
+            text = f"median_ttft_ms stands for {first:g} s, and {name} for {seconds:g} s: no token comes after the end"
+            yield Failure(reason="contradicts-itself", message=text)
 
 
 def _contradictions(result: BenchResult) -> Iterator[Failure]:
@@ -281,6 +302,14 @@ def _contradictions(result: BenchResult) -> Iterator[Failure]:
         elif not math.isclose(rate * result.duration, count, rel_tol=_ROUNDING):
             text = f"{name} is {rate:g}, and {counted} / duration is {count} / {result.duration:g}"
             yield Failure(reason="contradicts-itself", message=text)
+    if (goodput := result.request_goodput) is not None and goodput > result.request_throughput * (1 + _ROUNDING):
+        text = f"request_goodput is {goodput:g}, and all requests are {result.request_throughput:g}"
+        yield Failure(reason="contradicts-itself", message=text)
+    yield from _speculation(result)
+
+
+def _speculation(result: BenchResult) -> Iterator[Failure]:
+    """Yield figures of speculation that do not follow from its counts."""
     accepted, drafted = result.spec_decode_accepted_tokens, result.spec_decode_draft_tokens
     if accepted is not None and drafted is not None and accepted > drafted:
         text = f"spec_decode_accepted_tokens is {accepted}, and only {drafted} were drafted"
@@ -290,6 +319,12 @@ def _contradictions(result: BenchResult) -> Iterator[Failure]:
         share = 100 * accepted / drafted
         if not math.isclose(percent, share, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
             text = f"spec_decode_acceptance_rate is {percent:g} (in percent), and its counts give {share:g}"
+            yield Failure(reason="counter-identity", message=text)
+    drafts, length = result.spec_decode_num_drafts, result.spec_decode_acceptance_length
+    if accepted is not None and drafts and length is not None:
+        counted = 1 + accepted / drafts
+        if not math.isclose(length, counted, rel_tol=_ROUNDING):
+            text = f"spec_decode_acceptance_length is {length:g}, and its counts give {counted:g}"
             yield Failure(reason="counter-identity", message=text)
 
 

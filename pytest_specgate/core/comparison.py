@@ -57,7 +57,7 @@ def differences(
         if isinstance(left, dict) and isinstance(right, dict):
             yield from differences(left, right, within=f"{within}{name}.")
         elif not same(left, right):
-            shown = [redacted(value, name=name.rpartition(".")[2]) for value in (left, right)]
+            shown = [redacted(value, name=f"{within}{name}") for value in (left, right)]
             yield FieldDifference(field=f"{within}{name}", reference=shown[0], candidate=shown[1])
 
 
@@ -90,7 +90,8 @@ class Cell:
         problem: why it must not be read.
         apart: why the two are shown, and not compared.
         claimed: whether claims are about it: not about the other mode, or a mere onlooker.
-        guards: the same figure of the arms that a level is held against.
+        guards: the same figure of the arms that a level is held against; of a pair, that of its reference arm.
+        rebuilt: whether the engine of these arms is another build in the candidate window.
     """
 
     subject: str
@@ -103,6 +104,7 @@ class Cell:
     apart: Failure | None = None
     claimed: bool = True
     guards: tuple[Guard, ...] = ()
+    rebuilt: bool = False
 
     @property
     def windows(self) -> tuple[BaselineValues, BaselineValues]:
@@ -165,6 +167,7 @@ class Comparison(Stored):
         differences: those that are not.
         unproved: what the windows cannot prove.
         notes: what a reader should know besides.
+        caveats: those notes without which the word of the whole would mislead.
         floor: declared floor across windows with its source; empty where none is.
         rows: the figures.
     """
@@ -178,6 +181,7 @@ class Comparison(Stored):
     differences: tuple[FieldDifference, ...] = ()
     unproved: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
     floor: str = ""
     rows: tuple[Row, ...] = ()
 

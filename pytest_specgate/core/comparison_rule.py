@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_specgate.core import statistics
 from pytest_specgate.core.baseline_values import View, level_of, mean, shown_level
-from pytest_specgate.core.comparison import INDICATIVE, NOTHING, Cell, Comparison, Guard, Mode, Row
+from pytest_specgate.core.comparison import INDICATIVE, NOTHING, SAME_TWICE, Cell, Comparison, Guard, Mode, Row
 from pytest_specgate.core.cross_window import CrossDecision, WindowMean, cross_look
+from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.core.verdict_baseline import MOVED, NO_NOISE, ZERO
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_specgate.core.baselines import BaselineValues
     from pytest_specgate.core.comparison_claims import Claims
 
 FROM_NOTHING: Final = "reference-is-zero"
+REFERENCE_MOVED: Final = "reference-moved"
+
+_TOGETHER: Final = 'measure both installs in one window, varies="engine"'
 
 _REASONS: Final = {"PASS": "within-margin", "FAIL": "beyond-margin", "INCONCLUSIVE": "interval-contains-margin"}
 
@@ -48,6 +52,7 @@ def compared(  # noqa: PLR0913  - the figures, the claims, and what is known of 
     family = max(1, sum(cell.margin(claims) is not None for cell in cells))
     rows = [_row(cell, claims, family=family) for cell in cells]
     words = {row.outcome for row in rows}
+    moves = list(_moves(cells, claims, family=family))
     order = (Outcome.FAIL, Outcome.INVALID, Outcome.INCONCLUSIVE)
     outcome, reason, message = next((word for word in order if word in words), Outcome.PASS), "", ""
     if outcome == Outcome.PASS and claims.floor is None:
@@ -62,7 +67,8 @@ def compared(  # noqa: PLR0913  - the figures, the claims, and what is known of 
         mode=mode,
         identity=identity,
         unproved=tuple(unproved),
-        notes=tuple(notes),
+        notes=(*notes, *moves),
+        caveats=(*(note for note in notes if note == SAME_TWICE), *moves),
         floor=claims.floor.words if claims.floor is not None else "",
         rows=tuple(rows),
     )
@@ -88,6 +94,31 @@ def _row(cell: Cell, claims: Claims, *, family: int) -> Row:
         return row
     row = row.model_copy(update={"change": _raw(cell.metric, after.signed - before.signed)})
     return row if margin is None else _judged(row, cell, _Rule(cell.metric, margin, claims, family))
+
+
+def _moves(cells: Sequence[Cell], claims: Claims, *, family: int) -> Iterator[str]:
+    """Say which reference arms of pairs moved: what slows both arms alike is no change between them."""
+    found: dict[str, list[tuple[float, Cell]]] = {}
+    for cell in cells:
+        margin = cell.margin(claims)
+        if cell.mode == "absolute" or margin is None or cell.problem is not None:
+            continue
+        rule = _Rule(cell.metric, margin, claims, family)
+        for guard in cell.guards:
+            if (difference := rule.shift(guard)) is not None:
+                found.setdefault(guard.arm, []).append((difference, cell))
+    for arm, moved in found.items():
+        # A loss is what a PASS would hide, so it is named before any gain.
+        difference, cell = next((one for one in moved if one[0] < 0), moved[0])
+        place = metric(cell.metric).label + (f" at {level_label(cell.at)}" if cell.at is not None else "")
+        more = f", and {len(moved) - 1} more" if len(moved) > 1 else ""
+        remedy = f"; the builds of its engine differ: {_TOGETHER}" if cell.rebuilt else ""
+        yield f"{_moved_words(arm, 'the', cell.metric, difference)} ({place}{more}){remedy}"
+
+
+def _moved_words(arm: str, whose: str, name: str, difference: float) -> str:
+    changed = change_words(_raw(name, difference), metric_name=name)
+    return f"the machine or the engine moved: {arm}, {whose} reference, is {changed}"
 
 
 def _invalid(row: Row, problem: Failure, *, claimed: bool) -> Row:
@@ -164,34 +195,51 @@ class _Rule:
         assert found.upper is not None, "likewise"
         return _Look(found.decision, found.reason, found.difference, found.lower, found.upper)
 
-    def moved(self, guards: Sequence[Guard]) -> Failure | None:
-        """Return that an arm moved that the level is held against; `None` if none did."""
+    def shift(self, guard: Guard) -> float | None:
+        """Return by how much an arm moved, in signed log units, where that is shown beyond the margin, either way."""
+        if 0 in (*guard.reference.candidate, *guard.candidate.candidate):
+            return None
         view = View(self.metric, "absolute", points=False)
-        for guard in guards:
+        look = self.look(level_of(view, guard.reference), level_of(view, guard.candidate))
+        return look.difference if look.upper < -self.delta or look.lower > self.delta else None
+
+    def moved(self, cell: Cell) -> Failure | None:
+        """Return that an arm moved that a level is held against; `None` if none did."""
+        for guard in cell.guards:
             if 0 in (*guard.reference.candidate, *guard.candidate.candidate):
                 text = f"{self.metric} of {guard.arm}, its reference, is 0, so nothing tells whether the machine moved"
                 return Failure(reason=FROM_NOTHING, message=text)
-            look = self.look(level_of(view, guard.reference), level_of(view, guard.candidate))
-            if look.upper < -self.delta or look.lower > self.delta:
-                changed = change_words(_raw(self.metric, look.difference), metric_name=self.metric)
-                text = f"the machine moved: {guard.arm}, its reference, is {changed}, too, so this level tells nothing"
-                return Failure(reason=MOVED, message=f"{text}: use --mode relative")
+            if (difference := self.shift(guard)) is not None:
+                text = f"{_moved_words(guard.arm, 'its', self.metric, difference)}, so this level tells nothing"
+                return Failure(reason=MOVED, message=f"{text}: {_TOGETHER if cell.rebuilt else 'use --mode relative'}")
         return None
+
+    def hidden(self, cell: Cell) -> str:
+        """Return which loss of both arms a PASS of the change between them would hide; empty if none is."""
+        for guard in cell.guards if cell.rebuilt else ():
+            difference = self.shift(guard)
+            if difference is not None and difference < 0:
+                text = _moved_words(guard.arm, "the", self.metric, difference)
+                return f"{text}, and the builds of its engine differ: {_TOGETHER}"
+        return ""
 
 
 def _judged(row: Row, cell: Cell, rule: _Rule) -> Row:
-    if (moved := rule.moved(cell.guards)) is not None:
+    if cell.mode == "absolute" and (moved := rule.moved(cell)) is not None:
         plain = Row(subject=row.subject, mode=row.mode, at=row.at, metric=row.metric, valid=False)
         return _invalid(plain, moved, claimed=True)
     view = View(cell.metric, cell.mode, points=False)
     before, after = (level_of(view, values) for values in cell.windows)
     look = rule.look(before, after)
     low, high = sorted(_raw(cell.metric, bound) for bound in (look.lower, look.upper))
+    outcome, reason, message = Outcome(look.decision), _REASONS[look.decision], look.reason
+    if outcome == Outcome.PASS and cell.mode == "relative" and (hidden := rule.hidden(cell)):
+        outcome, reason, message = Outcome.INCONCLUSIVE, REFERENCE_MOVED, hidden
     return row.model_copy(
         update={
-            "outcome": Outcome(look.decision),
-            "reason": _REASONS[look.decision],
-            "message": look.reason,
+            "outcome": outcome,
+            "reason": reason,
+            "message": message,
             "change_low": low,
             "change_high": high,
             "margin": _raw(cell.metric, -rule.delta),

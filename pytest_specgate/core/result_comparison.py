@@ -76,10 +76,10 @@ def compare_results(
 def _check_varies(varies: Sequence[str], metadata: Mapping[str, JsonValue]) -> None:
     for name in varies:
         if name not in metadata:
-            known = f": it is one of {', '.join(metadata)}" if metadata else ", and has none"
-            raise UsageError(
-                f"--varies {name}: `--metadata` of neither file has that name{known}{nearest(name, metadata)}"
-            )
+            if not metadata:
+                raise UsageError(f"--varies {name}: `--metadata` of neither file has that name, since neither has any")
+            known = f"it is one of {', '.join(metadata)}{nearest(name, metadata)}"
+            raise UsageError(f"--varies {name}: `--metadata` of neither file has that name: {known}")
 
 
 def _identity(result: BenchResult, varies: Sequence[str], *, detailed: bool) -> dict[str, JsonValue]:

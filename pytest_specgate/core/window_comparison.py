@@ -31,7 +31,7 @@ from pytest_specgate.core.hosts import facts_of, host_class
 from pytest_specgate.core.judge import first_point_problem, pair_problem
 from pytest_specgate.core.metrics import METRICS, measure
 from pytest_specgate.core.profile import declared_fields
-from pytest_specgate.core.redaction import redacted_arm
+from pytest_specgate.core.redaction import redacted_arm, redacted_text
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.stored_gates import pairs_of
 
@@ -80,16 +80,18 @@ def compare_windows(
         return refusal
     if mode == "relative" and not both.pairs:
         raise UsageError("the windows have no pair of arms in common, whose change could be compared: --mode absolute")
-    if mode is None and not both.pairs and any(record.pairs for record in both.windows):
+    if mode is None and not both.pairs and any(pairs_of(record) for record in both.windows):
         raise UsageError(
             "the windows have no pair of arms in common: --mode absolute compares the levels of their arms"
         )
     judged: Mode = mode or ("relative" if both.pairs else "absolute")
     cells = [cell for pairs in both.pairs for cell in _pair_cells(both, pairs, claims)]
     cells += [cell for arms in both.arms for cell in _arm_cells(both, arms, claims)]
-    cells += _lost(both)
     return compared(
-        [dataclasses.replace(cell, claimed=cell.claimed and cell.mode == judged) for cell in cells],
+        [
+            *(dataclasses.replace(cell, claimed=cell.claimed and cell.mode == judged) for cell in cells),
+            *_lost(both, claimed=claims.floor is not None),
+        ],
         claims,
         identity=_loads_compared(both)[0],
         mode=judged,
@@ -98,17 +100,17 @@ def compare_windows(
     )
 
 
-def _lost(both: _Both) -> Iterator[Cell]:
+def _lost(both: _Both, *, claimed: bool) -> Iterator[Cell]:
     """Yield what the reference window has and the candidate window has not: no comparison of the rest hides that."""
     reference, candidate = both.windows
     titles, names = ({pair.title for pair in pairs_of(candidate)}, {arm.name for arm in candidate.arms})
     failure = Failure(reason="not-measured", message="the candidate window has not measured it")
     for pair in pairs_of(reference):
         if pair.title not in titles:
-            yield Cell(pair.title, "relative", "", problem=failure)
+            yield Cell(pair.title, "relative", "", problem=failure, claimed=claimed)
     for arm in reference.arms:
         if arm.name not in names:
-            yield Cell(arm.name, "absolute", "", problem=failure)
+            yield Cell(arm.name, "absolute", "", problem=failure, claimed=claimed)
 
 
 class _Both:
@@ -135,6 +137,12 @@ class _Both:
     def guards_of(self, arm: str) -> tuple[str, ...]:
         """Return the arms that one is compared against in both windows."""
         return tuple(pair.reference.name for pair, _ in self.pairs if pair.candidate.name == arm)
+
+    def rebuilt(self, arm: str) -> bool:
+        """Whether the engine of an arm is another build in the candidate window, as far as both tell."""
+        installs = [one.flat().get("engine") for arms in self.arms for one in arms if one.name == arm]
+        builds = differing(*(record.engine.get(arm, {}) for record in self.windows))
+        return bool(builds) or any(one != installs[0] for one in installs)
 
     def watched(self, arm: str) -> bool:
         """Whether an arm is there for others to be compared against, and never compared itself."""
@@ -213,7 +221,8 @@ def _pair_cells(both: _Both, pairs: tuple[ArmPair, ArmPair], claims: Claims) -> 
         rounds = [
             [tuple(_point(boot, at) for boot in boots) for boots in record.rounds_of(pair)] for pair, record in windows
         ]
-        yield from _metric_cells(both, cell, rounds, claims)
+        for found in _metric_cells(both, cell, rounds, claims):
+            yield _guarded(both, found, [pairs[0].reference.name])
 
 
 def _arm_cells(both: _Both, arms: tuple[Arm, Arm], claims: Claims) -> Iterator[Cell]:
@@ -234,8 +243,14 @@ def _arm_cells(both: _Both, arms: tuple[Arm, Arm], claims: Claims) -> Iterator[C
             yield dataclasses.replace(cell, problem=problem)
             continue
         for found in _metric_cells(both, cell, _alone(both, name, at=at), claims):
-            known = tuple(_guards(both, guards, row=METRICS[found.metric], at=at))
-            yield dataclasses.replace(found, guards=known)
+            yield _guarded(both, found, guards)
+
+
+def _guarded(both: _Both, cell: Cell, arms: Sequence[str]) -> Cell:
+    """Return a figure with those of the arms that it is held against."""
+    assert cell.at is not None, "figures of windows belong to a load"
+    guards = tuple(_guards(both, arms, row=METRICS[cell.metric], at=cell.at))
+    return dataclasses.replace(cell, guards=guards, rebuilt=any(both.rebuilt(arm) for arm in arms))
 
 
 def _guards(both: _Both, arms: Sequence[str], *, row: Metric, at: Level) -> Iterator[Guard]:
@@ -261,7 +276,8 @@ def _first(problems: Iterable[Failure | None]) -> Failure | None:
     """Return the first of the problems of both windows, and say in which of them it is."""
     for window, problem in zip(_WINDOWS, problems, strict=False):
         if problem is not None:
-            return problem.model_copy(update={"message": f"in the {window} window {problem.message}"})
+            texts = {name: redacted_text(getattr(problem, name)) for name in ("message", "detail")}
+            return problem.model_copy(update={**texts, "message": f"in the {window} window {texts['message']}"})
     return None
 
 
@@ -375,4 +391,7 @@ def _builds(both: _Both) -> Iterator[str]:
         texts.setdefault(text, []).append(arm.name)
     for text, names in texts.items():
         if text:
-            yield f"engine of {', '.join(names)}: {text}"
+            yield f"engine of {', '.join(names)}: {redacted_text(text)}"
+    told = [any(record.engine.get(arm.name) for arm, _ in both.arms) for record in both.windows]
+    if told[0] != told[1]:
+        yield f"only the {_WINDOWS[told.index(True)]} window tells the build of its engine: it may be another one"

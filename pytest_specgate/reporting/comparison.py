@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Final
 from tabulate import tabulate
 
 from pytest_specgate.core.comparison import INDICATIVE
+from pytest_specgate.core.comparison_rule import REFERENCE_MOVED
 from pytest_specgate.core.identity import shortened
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import HEADLINE, metric
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.core.verdict_baseline import NO_NOISE
+from pytest_specgate.reporting.baselines import one_line
 from pytest_specgate.reporting.figures import percent, span, unit_text, value_text
 
 if TYPE_CHECKING:
@@ -35,30 +37,37 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
     """Return a comparison as text: identity first, then figures, then the word."""
     yield from (found.identity,) if found.identity else ()
     if found.unproved:
-        yield f"not proved: {'; '.join(found.unproved)}"
+        yield one_line(f"not proved: {'; '.join(found.unproved)}")
     if not found.valid:
-        yield f"INVALID ({found.reason}): {found.message}"
+        yield _indented(f"INVALID ({found.reason}): {found.message}")
         yield from _fields(found)
         return
-    yield from (f"note: {note}" for note in found.notes)
+    yield from (one_line(f"note: {note}") for note in found.notes)
     for (subject, mode), rows in itertools.groupby(found.rows, key=lambda row: (row.subject, row.mode)):
         listed = list(rows)
         shown = [row for row in listed if mode == found.mode or row.metric in ("", *HEADLINE)]
         yield ""
         if subject:
-            yield f"{subject} ({mode}: {_HEADS[mode]})"
+            yield one_line(f"{subject} ({mode}: {_HEADS[mode]})")
         yield from _section(shown, found)
         if len(shown) < len(listed):
-            yield f"{len(listed) - len(shown)} more figures of {subject}: --json"
+            yield one_line(f"{len(listed) - len(shown)} more figures of {subject}: --json")
     yield ""
-    yield from _outcome_lines(found)
+    *counts, last = _outcome_lines(found)
+    yield from map(one_line, counts)
+    yield one_line("; ".join([last, *found.caveats]))
+
+
+def _indented(text: str) -> str:
+    """Return a text of which only the first line stands at the margin: what files say must not look like a result."""
+    return "\n    ".join(map(one_line, text.split("\n")))
 
 
 def _fields(found: Comparison) -> Iterator[str]:
     """Show each field that differs, with both values."""
     for one in found.differences:
-        left, right = shortened(one.reference, one.candidate)
-        yield f"    {one.field}"
+        left, right = map(one_line, shortened(one.reference, one.candidate))
+        yield f"    {one_line(one.field)}"
         yield f"        reference: {left}"
         yield f"        candidate: {right}"
 
@@ -83,7 +92,7 @@ def _section(rows: Sequence[Row], found: Comparison) -> Iterator[str]:
             tablefmt="simple",
         )
     for reason, message in dict.fromkeys((_where(row), row.message) for row in rows if _apart(row)):
-        yield f"not compared ({reason}): {message}"
+        yield _indented(f"not compared ({reason}): {message}")
 
 
 def _apart(row: Row) -> bool:
@@ -132,7 +141,10 @@ def _change(row: Row) -> str:
 def _word(row: Row, found: Comparison) -> str:
     if row.outcome is None:
         return "-" if found.floor or row.change is None else "indicative"
-    return f"{row.outcome} (not worse than {100 * row.margin:+.4g} %)" if row.margin is not None else row.outcome
+    if row.margin is None:
+        return row.outcome
+    hidden = f"{row.reason}, " if row.reason == REFERENCE_MOVED else ""
+    return f"{row.outcome} ({hidden}not worse than {100 * row.margin:+.4g} %)"
 
 
 def _outcome_lines(found: Comparison) -> Iterator[str]:

@@ -283,3 +283,24 @@ def test_results_are_told_from_other_files() -> None:
 
     assert is_result(json_value(json.dumps(stored()), source="run.json"))
     assert not any(map(is_result, others))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "sentence"),
+    [
+        ({"median_ttft_ms": 7e-4}, "impossible-value", "median_ttft_ms stands for 7e-07 s"),
+        ({"p99_ttft_ms": 1e300}, "impossible-value", "p99_ttft_ms stands for 1e+297 s"),
+        ({"median_tpot_ms": 2e10}, "impossible-value", "median_tpot_ms stands for 2e+07 s"),
+        ({"median_ttft_ms": 900.0}, "contradicts-itself", "and duration for 0.8 s"),
+        ({"median_ttft_ms": 200.0, "median_e2el_ms": 131.0}, "contradicts-itself", "and median_e2el_ms for 0.131 s"),
+        ({"request_goodput": 1e300}, "contradicts-itself", "request_goodput is 1e+300"),
+        ({**SPECULATION, "spec_decode_acceptance_length": 9.0}, "counter-identity", "its counts give 2.922"),
+    ],
+)
+def test_absurd_numbers_are_no_figures(changes: dict[str, Any], reason: str, sentence: str) -> None:
+    """No token comes within a microsecond or after the end, no run takes months, and shares follow from counts."""
+    found = problem_of(parsed(**changes))
+
+    assert found is not None
+    assert found.reason == reason
+    assert sentence in found.message

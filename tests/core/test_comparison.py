@@ -215,7 +215,7 @@ def test_metadata_that_is_not_there_cannot_vary() -> None:
     """A misspelt name would switch nothing off, and is a usage error with the nearest one."""
     with pytest.raises(UsageError, match=r"--varies comit: .*it is one of commit; did you mean 'commit'"):
         compare_results(result(commit="a"), result(commit="b"), NOTHING, varies=["comit"])
-    with pytest.raises(UsageError, match="has that name, and has none"):
+    with pytest.raises(UsageError, match="has that name, since neither has any"):
         compare_results(result(), result(), NOTHING, varies=["backend"])
 
 

@@ -62,6 +62,62 @@ def test_the_change_between_arms_is_compared_and_the_machine_cancels(build: type
     assert found.identity == "request profile: 44 of 44 fields identical"
 
 
+def built(record: WindowRecord, version: str) -> WindowRecord:
+    """Return a window whose arms ran on a build of the engine."""
+    return record.model_copy(update={"engine": {name: {"version": version} for name in ("off", "k4")}})
+
+
+@pytest.mark.parametrize(("speed", "word"), [(0.769, "worse -23.1 %"), (1.3, "better +30.0 %")])
+def test_a_reference_arm_that_moved_is_named_beside_a_pass(build: type[Build], speed: float, word: str) -> None:
+    """What slows both arms alike is no change between them, so it is said, either way."""
+    found = compare_windows(window(build), window(build, speed, 1.5 * speed, day=30), JUDGED)
+    sentence = f"the machine or the engine moved: off, the reference, is {word} (output throughput at c=1, and "
+
+    assert found.outcome == Outcome.PASS
+    assert found.caveats[0].startswith(sentence)
+    assert found.caveats[0] in found.notes
+
+
+@pytest.mark.parametrize(("speed", "outcome"), [(0.77, Outcome.INCONCLUSIVE), (1.3, Outcome.PASS), (1.0, Outcome.PASS)])
+def test_a_build_that_slows_both_arms_does_not_pass(build: type[Build], speed: float, outcome: Outcome) -> None:
+    """With another build a loss of the reference's level is a loss that a PASS would hide; a gain is none."""
+    slow = built(window(build, speed, 1.5 * speed, day=30), "0.33.0")
+    found = compare_windows(built(window(build), "0.32.0"), slow, JUDGED)
+    one = row(found, "output_throughput")
+
+    assert (found.outcome, one.outcome) == (outcome, outcome)
+    assert (one.reason == "reference-moved") == (speed < 1)
+    assert ("off, the reference, is worse -23.0 %" in one.message) == (speed < 1)
+    assert any('varies="engine"' in note for note in found.notes) == (speed != 1)
+
+
+@pytest.mark.parametrize(("version", "remedy"), [("0.33.0", 'varies="engine"'), ("0.32.0", "use --mode relative")])
+def test_relative_mode_is_no_way_around_another_build(build: type[Build], version: str, remedy: str) -> None:
+    """Where builds differ, levels that moved are measured again in one window, and not compared by their change."""
+    slow = built(window(build, 0.5, 0.75, day=30), version)
+    found = compare_windows(built(window(build), "0.32.0"), slow, JUDGED, mode="absolute")
+    message = row(found, "output_throughput", mode="absolute", subject="k4").message
+
+    assert message.startswith("the machine or the engine moved: off, its reference, is worse -50.0 %")
+    assert message.endswith(remedy)
+
+
+def test_a_build_that_one_window_alone_tells_is_noted(build: type[Build]) -> None:
+    """That the other may be another one is said."""
+    silent = window(build, day=30).model_copy(update={"engine": {}})
+    found = compare_windows(built(window(build), "0.32.0"), silent, NOTHING)
+
+    assert "only the reference window tells the build of its engine: it may be another one" in found.notes
+
+
+def test_a_lost_arm_without_a_floor_is_shown_only(build: type[Build]) -> None:
+    """Nothing is claimed, so nothing is INVALID; what was lost stands there all the same."""
+    found = compare_windows(window(build), with_pair(build, None, 7, day=30), NOTHING, mode="absolute")
+
+    assert found.outcome == Outcome.INCONCLUSIVE
+    assert {one.subject for one in found.rows if one.reason == "not-measured"} == {"k4", "k4 against off"}
+
+
 def test_a_lost_gain_fails_at_every_point_that_lost_it(build: type[Build]) -> None:
     """From +50 % to +20 % is a loss of a fifth, in all headline metrics at both loads."""
     found = compare_windows(window(build), window(build, 1.0, 1.2, day=30), JUDGED)

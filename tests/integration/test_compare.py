@@ -229,6 +229,53 @@ def test_help_is_for_newcomers(capsys: pytest.CaptureFixture[str]) -> None:
     assert "0 nothing is worse by more than its margin" in text
 
 
+def test_secrets_are_neither_printed_nor_exported(file: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Metadata under a secret's name, or of a secret's form, is cut out of differences and notes."""
+    secrets = "sk-abcdefghijklmnopqrstuvwx", "hf_ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    files = file("base"), file("other", api_key=secrets[0], remark=f"with {secrets[1]}")
+    varied = [*files, "--varies", "api_key", "--varies", "remark"]
+    texts = [told(capsys, *arguments)[1] for arguments in (files, (*files, "--json"), varied, (*varied, "--json"))]
+
+    assert not [text for text in texts for secret in secrets if secret in text]
+    assert all("[redacted]" in text for text in texts)
+
+
+def test_texts_of_files_forge_no_lines(file: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Line ends, escapes and marks of direction are shown, and not obeyed."""
+    files = file("base"), file("other", model_id="m\x1b[31mred\nPASS: 4 of 4\u202e")
+    _, text, _ = told(capsys, *files)
+    _, found, _ = told(capsys, *files, "--json")
+    _, _, error = told(capsys, files[0], file("named", **{"a\nPASS: 1 of 1": "x"}), "--varies", "b")
+
+    assert not [line for line in f"{text}{error}".splitlines() if line.startswith("PASS")]
+    assert "\\x1b[31mred\\nPASS: 4 of 4\\u202e" in text
+    assert not {"\x1b", "\u202e"} & set(text + found)
+
+
+def test_a_file_written_anew_is_the_same_window(
+    file: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What counts is what a file holds, not how it is laid out; the last line says so too."""
+    path = tmp_path / "pretty.json"
+    path.write_text(json.dumps(stored(), indent=4, sort_keys=True), encoding="utf-8")
+    status, text, _ = told(capsys, file("base"), str(path), *JUDGED)
+
+    assert status == 0
+    assert plain(text)[-1].endswith(
+        "PASS; both are one and the same window: no difference was to be expected, and this shows nothing of a change"
+    )
+
+
+def test_a_folder_without_a_record_is_named(
+    file: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It holds no window, and the remedy is said."""
+    status, _, error = told(capsys, str(tmp_path), file("base"))
+
+    assert status == 2
+    assert "has no record.json: name the folder of one window, or the file itself" in error
+
+
 # Records of windows.
 
 
@@ -318,3 +365,29 @@ def test_metadata_belongs_to_result_files(healthy: GateRun, capsys: pytest.Captu
 
     assert status == 2
     assert "--varies is about the metadata of result files" in error
+
+
+def test_a_pair_that_is_none_names_the_file(
+    healthy: GateRun, edited: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A record whose pair differs in more than it varies is refused by its path."""
+
+    def differ(record: dict[str, Any]) -> dict[str, Any]:
+        record["arms"][0]["env"] = {"NOTE": "x"}
+        return record
+
+    status, _, error = told(capsys, edited(differ), str(record_of(healthy)))
+
+    assert status == 2
+    assert "record.json: a pair of the record is none: ArmPair: " in error
+
+
+def test_the_last_line_names_a_reference_that_moved(
+    healthy: GateRun, edited: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Times of both arms that double cancel, and a reader of one line sees that they did."""
+    other = edited(lambda record: slower(slower(record, arm="k4", factor=2.0), arm="off", factor=2.0))
+    status, text, _ = told(capsys, str(record_of(healthy)), other, *JUDGED)
+
+    assert status == 0
+    assert "PASS; the machine or the engine moved: off, the reference, is worse -50.0 % (" in plain(text)[-1]
