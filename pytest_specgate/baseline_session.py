@@ -134,7 +134,8 @@ class BaselineClaims:
         try:
             path = self._wiring.save_baseline(update)
         except (SpecgateError, OSError) as error:
-            return _Settled(update, refused=f"no baseline was written: {error}")
+            later = f"specgate baseline accept {measured.path} --reason '...'"
+            return _Settled(update, refused=f"no baseline was written: {error}\n    when that is mended: {later}")
         text = written_text(update, path=path)
         self._say(f"baseline written: {text}")
         return _Settled(update, written=text)
@@ -164,4 +165,4 @@ class BaselineClaims:
             self._wiring.prune_baseline(one)
             self._say(f"removed {one.sentence}")
         if not found:
-            self._say("nothing to remove: every baseline is claimed by a gate")
+            self._say("nothing to remove: no baseline is known to be claimed by no gate")

@@ -81,10 +81,15 @@ def _planned(pair: ArmPair, options: GateOptions) -> ArmPair:
 def gate_id_of(item: pytest.Item, threshold: AnyThreshold) -> str:
     """Return file path, names and further parameters: a name that outlives reordering and is unique."""
     function = cast("pytest.Function", item)
-    path = Path(os.path.relpath(item.path, item.config.rootpath)).as_posix()
-    classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
     others = _without(function.callspec.id, threshold.id)
-    return f"{'::'.join([path, *classes, function.originalname])}{f'[{others}]' if others else ''}"
+    return f"{function_id(function)}{f'[{others}]' if others else ''}"
+
+
+def function_id(function: pytest.Function) -> str:
+    """Return file path and names of a test function, from the root folder."""
+    path = Path(os.path.relpath(function.path, function.config.rootpath)).as_posix()
+    classes = [node.name for node in function.listchain() if isinstance(node, pytest.Class)]
+    return "::".join([path, *classes, function.originalname])
 
 
 def as_typed(item: pytest.Item) -> str:

@@ -133,10 +133,10 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "baseline",
         "check|new|all|prune|off",
         "What is done with baselines: judge by them (check), write those that are missing (new), add this window to "
-        "each (all), remove what no gate claims (prune), or leave them alone (off). Those that write are typed each "
+        "each (all), remove what no gate claims (prune), or leave them alone (off). All but check are typed each "
         "time. Default: check.",
-        act="every run would write",
-        acts=("new", "all", "prune"),
+        act="every run would write baselines, or judge nothing by them",
+        acts=("new", "all", "prune", "off"),
     ),
     Option(
         "baseline_reason",

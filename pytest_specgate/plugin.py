@@ -57,8 +57,9 @@ def _refuse_writing_workers(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Turn each threshold of a gate into one test item."""
     if metafunc.definition.get_closest_marker(GATE_MARK) is not None:
-        from pytest_specgate.gate_items import parametrize  # noqa: PLC0415  - only gates pay for it
+        from pytest_specgate.gate_items import function_id, parametrize  # noqa: PLC0415  - only gates pay for it
 
+        seen_of(metafunc.config).gates.add(function_id(metafunc.definition))
         parametrize(metafunc, metafunc.config.stash[OPTIONS_KEY])
 
 
@@ -70,6 +71,8 @@ def pytest_make_collect_report(
     report = yield
     if report.passed and isinstance(collector, pytest.Module):
         seen_of(collector.config).modules.add(collector.path)
+    if report.failed:
+        seen_of(collector.config).failed = True
     call = getattr(report, "call", None)
     if report.failed and call is not None and call.excinfo is not None:
         from pytest_specgate.translate import place_and_sentence  # noqa: PLC0415  - only mistakes pay for it

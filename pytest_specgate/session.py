@@ -12,8 +12,8 @@ import pytest
 from pytest_specgate.baseline_session import BaselineClaims
 from pytest_specgate.collection import is_gone, left_out
 from pytest_specgate.core.arms import ArmPair, arms_of
-from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE
-from pytest_specgate.core.errors import InvalidError, RecordError, UsageError
+from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE, STRICT_REASONS
+from pytest_specgate.core.errors import InvalidError, UsageError
 from pytest_specgate.core.judge import first_point_problem, judge, pair_problem
 from pytest_specgate.core.redaction import redacted_text
 from pytest_specgate.core.verdict import Outcome, UnexpectedOutcomeError
@@ -25,7 +25,7 @@ from pytest_specgate.reporting.messages import Judged, failure_text, outcome_lin
 from pytest_specgate.reporting.plan import PlannedWindow, plan_lines
 from pytest_specgate.reporting.properties import pair_properties, properties
 from pytest_specgate.session_window import Window, go_on
-from pytest_specgate.translate import one_sentence
+from pytest_specgate.translate import one_sentence, usage_errors
 from pytest_specgate.window import CalibrationPlan
 
 if TYPE_CHECKING:
@@ -59,15 +59,13 @@ class GateSession:
         Raises:
             pytest.UsageError: a gate cannot be judged, or an arm could not be started.
         """
-        try:
+        with usage_errors():
             for item in items:
                 self._take(item)
             if check and self._options.baseline != "prune":
                 self._wiring.check([pair for window in self._windows for pair in window.pairs])
                 self._foresee()
                 self._look_for_unclaimed(items)
-        except (UsageError, RecordError) as error:
-            raise pytest.UsageError(str(error)) from None
         if check:
             self._thresholds = sum(threshold_of(item) is not None for item in items)
             for item in items:
@@ -86,8 +84,11 @@ class GateSession:
         """Say which baselines no gate claims, if this run can tell."""
         asked = self._options.baseline not in {"off", "prune"} and self._options.calibrate is None
         if items and asked and not left_out(items[0].config):
-            gone = functools.partial(is_gone, items[0].config)
+            gone = self._gone(items[0].config)
             self._claims.look_for_unclaimed(self._gates(), gone=gone, strict=self._options.strict)
+
+    def _gone(self, config: pytest.Config) -> Callable[[str], bool]:
+        return functools.partial(is_gone, config, collected=[gate.id for gate in self._gates()])
 
     def _gates(self) -> list[Gate]:
         return [gate for window in self._windows for gate in window.gates.values()]
@@ -101,10 +102,8 @@ class GateSession:
         why = left_out(config)
         if why:
             raise pytest.UsageError(f"--specgate-baseline=prune needs a whole run, and {why}: name files or folders")
-        try:
-            self._claims.prune(self._gates(), gone=functools.partial(is_gone, config))
-        except RecordError as error:
-            raise pytest.UsageError(str(error)) from None
+        with usage_errors():
+            self._claims.prune(self._gates(), gone=self._gone(config))
 
     def _foresee(self) -> None:
         """Find out what can be decided by what is known of the noise, before anything is started.
@@ -296,6 +295,8 @@ class GateSession:
     def _skipped(self, verdict: Verdict) -> bool:
         """Whether a verdict is reported as skipped: it could not be decided, and the user wants no failure of that."""
         if verdict.outcome != Outcome.INCONCLUSIVE or verdict.expected:
+            return False
+        if verdict.reason in STRICT_REASONS:
             return False
         missing = verdict.reason == NO_BASELINE and self._options.skip_missing_baseline
         return missing or verdict.reason == BASELINES_OFF or self._options.skip_inconclusive

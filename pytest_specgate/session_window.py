@@ -153,7 +153,15 @@ class Window:
         if self.taken is None:
             self.noise = wiring.noise(self.arms, self.profile)
         else:
+            self._refuse_other_switch(self.taken.baselines)
             self.noise, self.baselines = self.taken.noise, self.taken.baselines
+
+    def _refuse_other_switch(self, taken: Iterable[KnownBaseline]) -> None:
+        """Refuse to go on with a window whose baselines were left alone, or are now: what was typed then is not now."""
+        then, now = ({known.switched_off for known in both} for both in (taken, self.baselines))
+        if then and now and then != now:
+            was, means = ("left alone", "off") if True in then else ("judged by", "check")
+            raise UsageError(f"baselines were {was} when that window began: go on with --specgate-baseline={means}")
 
     def refuse_attached(self, options: GateOptions) -> None:
         """Raise `UsageError` if an arm cannot be calibrated."""

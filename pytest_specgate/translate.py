@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_specgate.core.errors import SpecgateError
+from pytest_specgate.core.errors import RecordError, SpecgateError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +27,15 @@ def one_sentence() -> Iterator[None]:
         parts = [f"{type(error).__name__}: {error}", f"server: {command}" if command else "", log_tail]
         text = "\n".join(filter(None, parts))
         raise pytest.fail.Exception(text, pytrace=False) from None
+
+
+@contextlib.contextmanager
+def usage_errors() -> Iterator[None]:
+    """Stop the session with the sentence of an error in what the user wrote, or in what was stored."""
+    try:
+        yield
+    except (UsageError, RecordError) as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def place_and_sentence(excinfo: pytest.ExceptionInfo[BaseException], root: Path) -> str | None:

@@ -16,14 +16,13 @@ from pydantic import ValidationError
 
 from pytest_specgate.core.calibration import NoiseBook
 from pytest_specgate.core.errors import RecordError
+from pytest_specgate.core.json_keys import each_once
 from pytest_specgate.core.migrations import VERSION, migrated
 from pytest_specgate.core.records import SCHEMA_VERSION, WindowRecord
 from pytest_specgate.core.stored import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from pydantic import JsonValue
 
     from pytest_specgate.core.profile import RequestProfile
 
@@ -185,19 +184,9 @@ def read_stored(path: Path, model: type[S], *, what: str) -> S:
     text = _text(path)
     found = _validated(text, model, path=path, what=what)
     try:
-        json.loads(text, object_pairs_hook=_each_once)
+        json.loads(text, object_pairs_hook=each_once)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{path} is no {what}: {error}") from None
-    return found
-
-
-def _each_once(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
-    """Return an object of a file, in which no key may stand twice: a reader that takes the last hides the first."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} stands twice in one object")
     return found
 
 

@@ -161,7 +161,15 @@ def problem_of(
     problem = _formula(known.entry) or _other_arms(known, found.definition) or _other_load(known.profile, found.profile)
     if problem is None and threshold.engine == "same":
         problem = _other_engine(known.entry, known.windows, engine)
-    return problem or _nothing(threshold, known.entry)
+    return problem or _one_sided(threshold, known.entry) or _nothing(threshold, known.entry)
+
+
+def _one_sided(threshold: BaselineThreshold, entry: BaselineEntry) -> Failure | None:
+    """Return that a change between arms is claimed of a baseline that has one arm only."""
+    if threshold.mode == "absolute" or all(values.reference for values in (entry.anchor, *entry.windows)):
+        return None
+    text = f"this baseline has figures of one arm only, and the claim is about the change between two: {ANEW}"
+    return Failure(reason=OTHER_DEFINITION, message=text)
 
 
 def _other_engine(
@@ -175,6 +183,9 @@ def _other_engine(
         if lines:
             text = f"a window of this baseline ran on another engine build, and the claim asks for the same: {ANEW}"
             return Failure(reason=OTHER_ENGINE, message=text, detail="\n".join(lines))
+    if not all(mine.values()):
+        text = "the claim asks for the same engine build, and nothing tells which this window ran on: leave engine= out"
+        return Failure(reason=OTHER_ENGINE, message=text)
     return None
 
 

@@ -11,7 +11,7 @@ from pytest_specgate.core.baselines import entry_id
 from pytest_specgate.core.declared import declaration
 from pytest_specgate.core.floors import NoiseFloor, floor_is_calibrated
 from pytest_specgate.core.levels import Level, level_label
-from pytest_specgate.core.metrics import metric
+from pytest_specgate.core.metrics import compared, metric
 
 if TYPE_CHECKING:
     from typing import Self
@@ -48,12 +48,7 @@ class BaselineThreshold:
     @field_validator("metric")
     @classmethod
     def _known(cls, name: str) -> str:
-        row = metric(name)
-        if not row.gated:
-            raise ValueError(f"{name} has no better direction: it is shown, and cannot be gated")
-        if row.unit == "events":
-            raise ValueError(f"{name} is a count, which has no ratio: use at_most({name!r}, limit='0')")
-        return row.name
+        return compared(name)
 
     @model_validator(mode="after")
     def _one_scale(self) -> Self:

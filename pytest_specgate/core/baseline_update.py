@@ -11,7 +11,7 @@ from pytest_specgate.core.baseline_values import level_of, mean
 from pytest_specgate.core.baselines import OTHER_ENGINE, BaselineEntry, BaselineFile
 from pytest_specgate.core.confounds import attached_of
 from pytest_specgate.core.errors import InvalidError, UsageError
-from pytest_specgate.core.judge import judge, pair_problem
+from pytest_specgate.core.judge import cut_short, judge, pair_problem
 from pytest_specgate.core.rule import SLACK
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.core.verdict_baseline import ZERO, judge_baseline
@@ -131,13 +131,16 @@ def plan_update(
         UsageError: the gate claims nothing of a baseline, no reason is given, the file is of another gate or class of
             machine, or an entry is of another load or other arms.
     """
-    concerned = gate.baselines if thresholds is None else tuple(thresholds)
+    touched = {threshold.entry_id for threshold in (gate.baselines if thresholds is None else thresholds)}
+    # All claims about an entry have a say in it, selected or not.
+    concerned = [threshold for threshold in gate.baselines if threshold.entry_id in touched]
     if not concerned:
         raise UsageError(f"{gate.id} claims nothing of a baseline: add not_worse_than_baseline(...) to it")
     if len(how.reason.strip()) < _LEAST_REASON:
         raise UsageError("whoever reads the baseline wants to know why it changed: say it, as --reason 'vLLM 0.33'")
     refuse_invalid(gate, record)
     _refuse_foreign(gate, record, file)
+    _refuse_continued(record, file)
     known = file or BaselineFile(host_class=record.host_class, gate=gate.id)
     changes: list[EntryChange] = []
     for entry_id in dict.fromkeys(threshold.entry_id for threshold in concerned):
@@ -158,6 +161,8 @@ def refuse_invalid(gate: Gate, record: WindowRecord) -> None:
     """
     if not record.finished:
         raise InvalidError("the window did not run to its end: measure it whole", reason="unfinished")
+    if cut_short(gate, record):
+        raise InvalidError(f"{record.stopped}: measure it whole, without a budget", reason="stopped")
     problem = pair_problem(gate.pair, record)
     if problem is not None:
         raise InvalidError(problem.message, reason=problem.reason)
@@ -166,6 +171,16 @@ def refuse_invalid(gate: Gate, record: WindowRecord) -> None:
         raise InvalidError(
             f"the server of {attached[0]} was attached, and nobody knows its machine: it makes no baseline",
             reason="attached",
+        )
+
+
+def _refuse_continued(record: WindowRecord, file: BaselineFile | None) -> None:
+    """Refuse a window that goes on with one that is in the baseline: its first rounds would count twice."""
+    accepted = {window.record_sha256 for window in file.windows.values()} if file is not None else set()
+    again = next((run for run in record.continued if run.record_sha256 in accepted), None)
+    if again is not None:
+        raise UsageError(
+            f"its first {again.rounds} rounds are in the baseline already, as {again.record}: measure anew"
         )
 
 

@@ -37,6 +37,11 @@ OTHER_ENGINE: Final = "other-engine"
 BASELINES_OFF: Final = "baselines-off"
 """Codes of reasons why a window cannot be judged against a baseline."""
 
+STALE: Final = "stale-baseline"
+EROSION: Final = "erosion"
+STRICT_REASONS: Final = (STALE, EROSION)
+"""Codes of reasons why strict accepts no pass: they fail, and are never skipped."""
+
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _READABLE: Final = 80
 _DIGEST: Final = 10
@@ -250,6 +255,11 @@ class KnownBaseline(Stored):
         for window in sorted(self.entry.window_ids - self.windows.keys() if self.entry else ()):
             raise ValueError(f"{self.entry_id} has window {window}, of which nothing else is known")
         return self
+
+    @property
+    def switched_off(self) -> bool:
+        """Whether it was left alone on purpose."""
+        return self.problem is not None and self.problem.reason == BASELINES_OFF
 
 
 def entry_id(metric: str, *, at: Level) -> str:

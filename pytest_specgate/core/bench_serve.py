@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from pytest_specgate.core.declared import FreeJson
 from pytest_specgate.core.errors import RecordError
+from pytest_specgate.core.json_keys import each_once
 from pytest_specgate.core.metrics import METRICS, Measured
 from pytest_specgate.core.stored import Failure, Stored
 
@@ -189,7 +190,7 @@ def json_value(text: str, *, source: str) -> JsonValue:
         RecordError: it is no JSON, or more than one value.
     """
     try:
-        found: JsonValue = json.loads(text, object_pairs_hook=_each_once)
+        found: JsonValue = json.loads(text, object_pairs_hook=each_once)
     except json.JSONDecodeError as error:
         if error.msg == "Extra data":
             raise RecordError(
@@ -198,15 +199,6 @@ def json_value(text: str, *, source: str) -> JsonValue:
         raise RecordError(f"{source} is no JSON: {error}") from None
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{source} cannot be read: {error}") from None
-    return found
-
-
-def _each_once(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} stands twice in one object")
     return found
 
 

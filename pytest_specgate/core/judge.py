@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_specgate.core import identity, validity
+from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.confounds import undecided, unlisted_differences
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.thresholds import BaselineThreshold, CurveThreshold, LimitThreshold, OutputsThreshold
@@ -43,7 +44,23 @@ def judge(gate: Gate, record: WindowRecord, *, final: bool = True) -> tuple[Verd
         invalid(gate, threshold, failure) if failure else _judge_any(gate, threshold, record, final=final)
         for threshold in gate.thresholds
     )
-    return tuple(_stopped(verdict, verdicts, record) for verdict in verdicts) if final else verdicts
+    if not final:
+        return verdicts
+    if gate.baselines and failure is None and cut_short(gate, record):
+        verdicts = tuple(_part_of_it(verdict) for verdict in verdicts)
+    return tuple(_stopped(verdict, verdicts, record) for verdict in verdicts)
+
+
+def cut_short(gate: Gate, record: WindowRecord) -> bool:
+    """Whether a window was stopped while a gate still wanted rounds: it is no whole window then."""
+    return bool(record.stopped) and needs_more_rounds(judge(gate, record, final=False))
+
+
+def _part_of_it(verdict: Verdict) -> Verdict:
+    """Leave a claim about a baseline open: a part of a window is not compared with whole ones."""
+    if verdict.kind != NOT_WORSE_THAN_BASELINE or verdict.outcome in {Outcome.INVALID, Outcome.INCONCLUSIVE}:
+        return verdict
+    return verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "reason": OPEN})
 
 
 def needs_more_rounds(verdicts: Sequence[Verdict]) -> bool:

@@ -267,6 +267,21 @@ HEADLINE: Final = ("output_throughput", "ttft_p50", "tpot_p50", "decode_rate_p50
 """The rows every table shows, gated or not."""
 
 
+def compared(name: str) -> str:
+    """Return the name of a metric whose change can be judged.
+
+    Raises:
+        UsageError: there is no such metric.
+        ValueError: it has no better direction, or is a count, which has no ratio.
+    """
+    row = metric(name)
+    if not row.gated:
+        raise ValueError(f"{name} has no better direction: it is shown, and cannot be gated")
+    if row.unit == "events":
+        raise ValueError(f"{name} is a count, which has no ratio: use at_most({name!r}, limit='0')")
+    return row.name
+
+
 def metric(name: str) -> Metric:
     """Return the row of the table with this name.
 

@@ -15,7 +15,7 @@ from pytest_specgate.core.baseline_closed import closed_beforehand, undecided
 from pytest_specgate.core.baseline_fit import problem_of
 from pytest_specgate.core.baseline_offer import builds_of, offer
 from pytest_specgate.core.baseline_values import differences, mean, shown_level
-from pytest_specgate.core.baselines import BASELINES_OFF
+from pytest_specgate.core.baselines import BASELINES_OFF, EROSION, STALE
 from pytest_specgate.core.cross_window import LEAST_WINDOWS, CrossLook, upper_quantile
 from pytest_specgate.core.errors import InvalidError
 from pytest_specgate.core.levels import level_label
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 LATER: Final = "later"
 """Reason code of a claim that is judged when the window has ended, and asks for no round."""
 
-STALE: Final = "stale-baseline"
-EROSION: Final = "erosion"
 NO_NOISE: Final = "no-cross-window-noise"
 MOVED: Final = "machine-moved"
 NOISE_UNKNOWN: Final = "noise-unknown"

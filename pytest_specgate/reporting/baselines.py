@@ -9,7 +9,7 @@ from tabulate import tabulate
 
 from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.baseline_values import View, level_of, shown_level
-from pytest_specgate.core.baselines import NO_BASELINE
+from pytest_specgate.core.baselines import EROSION, NO_BASELINE, STALE
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.verdict import Outcome, change_words
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_specgate.core.thresholds import BaselineThreshold
     from pytest_specgate.core.verdict import BaselineVerdict, Verdict
 
-_STALE: Final = "stale-baseline"
 _DAY: Final = 10
 
 
@@ -106,8 +105,11 @@ def baseline_steps(verdict: Verdict, *, record_path: str, again: str) -> Iterato
     if verdict.reason == NO_BASELINE:
         yield f"make this window its baseline: {accept} --reason '...'"
         return
-    if verdict.reason == _STALE:
+    if verdict.reason == STALE:
         yield f"start anew with this window (the first one stays as its anchor): {accept} --replace --reason '...'"
+    elif verdict.reason == EROSION:
+        yield f"look at the series: specgate baseline history {shlex.quote(verdict.gate)}"
+        yield f"if the loss is meant: {accept} --replace --new-anchor --accept-regression --reason '...'"
     elif verdict.outcome == Outcome.INCONCLUSIVE:
         yield f"add this window to the baseline, whatever its figures: {accept} --reason '...'"
     else:

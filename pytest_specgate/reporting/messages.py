@@ -6,7 +6,7 @@ import dataclasses
 import shlex
 from typing import TYPE_CHECKING
 
-from pytest_specgate.core.baselines import NO_BASELINE
+from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE
 from pytest_specgate.core.confounds import REASON as OTHER_DIFFERENCES
 from pytest_specgate.core.confounds import attached_of
 from pytest_specgate.core.hosts import describe, facts_of, host_class, troubles
@@ -213,4 +213,5 @@ def outcome_line(verdicts: Sequence[Verdict], *, collected: int) -> str:
         expected = sum(verdict.expected and verdict.accepted for verdict in found)
         if found:
             texts.append(f"{len(found)} {word}{f' ({expected} of them expected)' if expected else ''}")
-    return f"{len(verdicts)} of {counted(collected, 'threshold')} judged{': ' if texts else ''}{', '.join(texts)}"
+    judged = sum(verdict.reason not in {NO_BASELINE, BASELINES_OFF} for verdict in verdicts)
+    return f"{judged} of {counted(collected, 'threshold')} judged{': ' if texts else ''}{', '.join(texts)}"

@@ -279,7 +279,9 @@ def test_figures_of_other_formulas_are_not_compared_offline(build: type[Build]) 
 def test_engine_builds_are_crossed_unless_asked(build: type[Build], engine: Any, outcome: Outcome) -> None:
     """Baselines are there to be compared across engine builds; `engine="same"` makes another one INVALID."""
     gate = gate_of(build, build.claim(engine=engine))
-    file = build.accepted(gate, *(day(build, 2 + i, speed, speed) for i, speed in enumerate(NIGHTS)))
+    # Windows of unknown builds, which a claim that crosses builds has accepted.
+    crossing = gate_of(build, build.claim())
+    file = build.accepted(crossing, *(day(build, 2 + i, speed, speed) for i, speed in enumerate(NIGHTS)))
     newer = day(build, 28).model_copy(update={"engine": {"off": {"version": "9"}, "k4": {"version": "9"}}})
 
     [verdict] = judge(gate, build.against(gate, newer, file))
@@ -362,8 +364,12 @@ def test_a_record_is_judged_as_it_was_bit_for_bit(build: type[Build]) -> None:
         build.claim("tpot_p50"),
     ]
     gate = build.gate(build.pair(), build.threshold(), *claims)
-    file = build.accepted(gate, *(day(build, 2 + i, speed, speed / 3) for i, speed in enumerate((1.0, 1.1, 0.9))))
-    window = build.against(gate, day(build, 28, 1 / 3, 1.0), file).model_copy(update={"gates": (stored_gate(gate),)})
+    built = {"engine": {arm.name: {"version": "1"} for arm in gate.pair.arms}}
+    days = (day(build, 2 + i, speed, speed / 3) for i, speed in enumerate((1.0, 1.1, 0.9)))
+    file = build.accepted(gate, *(one.model_copy(update=built) for one in days))
+    window = build.against(gate, day(build, 28, 1 / 3, 1.0).model_copy(update=built), file).model_copy(
+        update={"gates": (stored_gate(gate),)}
+    )
     verdicts = judge(gate, window)
 
     read = WindowRecord.model_validate_json(json.dumps(json.loads(window.model_dump_json()), sort_keys=True))
