@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
 from pytest_specgate.adapters.baseline_files import BaselineFolder, load_baseline
 from pytest_specgate.cli import main
+from pytest_specgate.core.baselines import KnownBaseline
+from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.stored import Failure
+from pytest_specgate.session_window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pytest_specgate.core.resume import TakenOver
+    from pytest_specgate.session_window import Wiring
     from tests.integration.conftest import GateFolder, GateRun
 
 CLASS: Final = "fixed-class"
@@ -331,3 +338,34 @@ def test_closed_claims_are_not_counted_as_judged(copied: GateFolder) -> None:
 
     assert (run.exit_code, run.counts) == (0, {"skipped": 2, "deselected": 1})
     assert "0 of 2 thresholds judged" in run.output
+
+
+def test_strict_is_not_skipped_away(copied: GateFolder) -> None:
+    """A stale baseline is no pass under strict, and none that may be skipped as undecided."""
+    copied.write("test_gate.py", gate_file().replace("SPEED,", ""))
+    file = baseline(copied.folder)
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    for entry in stored["entries"].values():
+        for values in (entry["anchor"], *entry["windows"]):
+            values["candidate"] = [value / 20 for value in values["candidate"]]
+    file.write_text(json.dumps(stored), encoding="utf-8")
+    run = copied.run(
+        HERE, "--specgate-strict", "--specgate-inconclusive=skip", "-k", "output_throughput-not_worse_than_baseline"
+    )
+    [case] = run.cases.values()
+
+    assert (run.exit_code, case.properties["specgate_reason"]) == (1, "stale-baseline")
+
+
+@pytest.mark.parametrize(("then", "sentence"), [(True, "left alone"), (False, "judged by")])
+def test_a_window_goes_on_with_baselines_as_it_began(*, then: bool, sentence: str) -> None:
+    """Whether baselines were left alone is typed again: what was typed for the run that died is not typed now."""
+    known = [
+        KnownBaseline(gate=GATE, entry_id="c1-ttft_p50", problem=Failure(reason=reason, message="a test"))
+        for reason in ("no-baseline", "baselines-off")
+    ]
+    taken = SimpleNamespace(noise=(), baselines=(known[then],))
+    window = Window(baselines=(known[not then],), taken=cast("TakenOver", taken))
+
+    with pytest.raises(UsageError, match=f"baselines were {sentence} when that window began"):
+        window.settle(cast("Wiring", None))
