@@ -69,7 +69,7 @@ def _gates(session: pytest.Session) -> list[JsonValue]:
         return []
     from pytest_specgate.core.gate_exports import exported  # noqa: PLC0415  - only gates pay for it
 
-    found = [session_of(session.config).gate(item) for item in items]
+    found = [session_of(session.config).windows.gate(item) for item in items]
     return [*{gate.id: exported(gate) for gate in found if gate is not None}.values()]
 
 

@@ -97,7 +97,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         )
     alone = options.resume is not None and not session.testsfailed
     if gated or options.baseline == "prune" or alone:
-        session_of(session.config).plan(session.items, check=not session.config.getoption("collectonly"))
+        session_of(session.config).windows.plan(session.items, check=not session.config.getoption("collectonly"))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -107,9 +107,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if gates is None or session.config.option.collectonly or not (options.plan or options.baseline == "prune"):
         return None
     if options.plan:
-        gates.show_plan()
+        gates.windows.show_plan()
     else:
-        gates.prune(session.config)
+        gates.windows.prune(session.config)
     return True
 
 
