@@ -23,21 +23,24 @@ if TYPE_CHECKING:
         not_worse_than_baseline,
         outputs_agree,
     )
+    from pytest_specgate.core.added_metrics import AddedMetric
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.errors import SpecgateError, UsageError
     from pytest_specgate.core.measured import MeasuredWindow
     from pytest_specgate.core.ports import Server
     from pytest_specgate.core.profile import RequestProfile
     from pytest_specgate.core.prompt_files import PromptFile
-    from pytest_specgate.core.records import WindowRecord
+    from pytest_specgate.core.records import PointRecord, WindowRecord
     from pytest_specgate.core.verdict import Outcome, Verdict
 
 __all__ = [
     "EMBEDDED_MODEL",
+    "AddedMetric",
     "Arm",
     "ArmPair",
     "MeasuredWindow",
     "Outcome",
+    "PointRecord",
     "PromptFile",
     "RequestProfile",
     "Server",
@@ -60,10 +63,12 @@ __all__ = [
 
 _HOMES = {
     "EMBEDDED_MODEL": "adapters.models",
+    "AddedMetric": "core.added_metrics",
     "Arm": "core.arms",
     "ArmPair": "core.arms",
     "MeasuredWindow": "core.measured",
     "Outcome": "core.verdict",
+    "PointRecord": "core.records",
     "PromptFile": "core.prompt_files",
     "RequestProfile": "core.profile",
     "Server": "core.ports",

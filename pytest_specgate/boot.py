@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pytest_specgate.core.confounds import CHANGED_COMMAND, STARTED_AS
 from pytest_specgate.core.differences import StartUp
 from pytest_specgate.core.errors import LoadError, ScrapeError, ServerDiedError, ServerError, ServerStartError
 from pytest_specgate.core.identity import observed_fields, sent_hash
 from pytest_specgate.core.levels import level_label
+from pytest_specgate.core.progress import Step
 from pytest_specgate.core.proof import UNNAMED, UNSEEN, other_build, speculation_of, unproved, untold
 from pytest_specgate.core.records import PointRecord
 from pytest_specgate.core.redaction import redacted, redacted_arm
@@ -74,6 +76,8 @@ class Boot:
             with self._ports.engine.start(self.arm) as server:
                 self.command, self.boot_s = server.command, server.boot_s
                 failure = self._served(server)
+                words = "leaving its server" if server.attached else "stopping its server"
+                self._ports.progress.step(Step("stopping", words=words))
         except ServerError as error:
             self.command = self.command or error.command
             self.left_running = not isinstance(error, ServerStartError)
@@ -104,13 +108,14 @@ class Boot:
             return failure
         prompts = self._prompter.requests(server)
         self.profile = self._prompter.fields(self.arm, server)
+        self._ports.progress.step(Step("warm-up", requests=len(prompts.warmup)))
         warmup = self._send(server, prompts.warmup, at=1).requests
         self.profile["warmup_prompts_sha256"] = sent_hash(warmup)
         if bad := next((request for request in warmup if request.error), None):
             return Failure(reason="warm-up-failed", message=f"arm {self.arm.name}: warm-up failed: {bad.error}")
         page = self._settled(server, before=page, requests=warmup)
         for at, bodies in prompts.points.items():
-            self._ports.progress.say(f"{self.arm.name}: {level_label(at)}, {len(bodies)} requests")
+            self._ports.progress.step(Step("point", at=at, requests=len(bodies)))
             point = self._point(server, bodies, at=at, before=page)
             self.points.append(point)
             if point.failed:
@@ -153,7 +158,9 @@ class Boot:
         known, settings = redacted(config), redacted(self._ports.pages.resolved_environment(server))
         assert isinstance(known, dict), "a mapping stays one"
         assert isinstance(settings, dict), "and so does the other"
-        return StartUp(flattened(known, settings), startup_lines(server.startup_log()))
+        changed = self._ports.engine.facts(self.arm).get(CHANGED_COMMAND)
+        own = {STARTED_AS: changed} if changed else {}
+        return StartUp({**flattened(known, settings), **own}, startup_lines(server.startup_log()))
 
     def _point(self, server: Server, bodies: Sequence[bytes], *, at: Level, before: CounterPage) -> PointRecord:
         ours = server.process_ids()
@@ -161,7 +168,7 @@ class Boot:
         load = self._send(server, bodies, at=at)
         cpu_after = self._ports.host.other_cpu(ours)
         after = self._settled(server, before=before, requests=load.requests)
-        return PointRecord(
+        point = PointRecord(
             at=at,
             requests=load.requests,
             gaps=load.gaps,
@@ -172,6 +179,7 @@ class Boot:
             other_cpu_share=cpu_after.share_since(cpu_before) if cpu_before and cpu_after else None,
             repetitiveness=self._prompter.repetitiveness(at),
         )
+        return point.model_copy(update={"added": self._ports.added.values(point)})
 
     def _send(self, server: Server, bodies: Sequence[bytes], *, at: Level) -> PointLoad:
         load = self._ports.load.run_point(server, bodies, at=at, profile=self._prompter.profile)

@@ -21,12 +21,14 @@ class Seen:
         deselected: whether any item was left out.
         failed: whether anything could not be collected.
         gates: ids of the gates that were generated, without parameters, whatever was left out afterwards.
+        gate_ids: the same with their parameters: a function with three of them is three gates.
     """
 
     modules: set[Path] = dataclasses.field(default_factory=set)
     deselected: bool = False
     failed: bool = False
     gates: set[str] = dataclasses.field(default_factory=set)
+    gate_ids: set[str] = dataclasses.field(default_factory=set)
 
 
 SEEN_KEY: Final = pytest.StashKey[Seen]()

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_specgate.distributed import WorkerTeller, company, is_worker
 from pytest_specgate.options import OPTIONS_KEY
-from pytest_specgate.translate import one_sentence, teller
+from pytest_specgate.project_hooks import hooks_of
+from pytest_specgate.translate import Teller, one_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,26 +31,33 @@ def session_of(config: pytest.Config) -> GateSession:
         from pytest_specgate.wiring import LocalWiring  # noqa: PLC0415
 
         options = config.stash[OPTIONS_KEY]
-        workers = getattr(config, "workerinput", {}).get("workercount", 1)
-        config.stash[SESSION_KEY] = GateSession(
-            options,
-            LocalWiring(options, root=config.rootpath, say=teller(config)),
-            workers=workers,
-            say=teller(config),
-        )
+        say = WorkerTeller(config) if is_worker(config) else Teller(config)
+        watch = say.watching if isinstance(say, Teller) else None
+        wiring = LocalWiring(options, root=config.rootpath, say=say, watch=watch, hooks=hooks_of(config))
+        config.stash[SESSION_KEY] = GateSession(options, wiring, company=company(config), say=say)
     return config.stash[SESSION_KEY]
 
 
 @pytest.fixture
 def specgate_threshold(request: pytest.FixtureRequest) -> AnyThreshold:
-    """The threshold that this item of a gate judges."""
+    """The claim that this test of a gate judges, for whoever looks at it: ``specgate_threshold.id``.
+
+    Each threshold of ``@gate(pair, ...)`` is a test of its own, and its name ends with that of the threshold.
+    """
     threshold: AnyThreshold = request.param
     return threshold
 
 
 @pytest.fixture
 def verdict(request: pytest.FixtureRequest) -> Verdict:
-    """The verdict of this item's threshold; ``verdict.expect(Outcome.FAIL)`` accepts another outcome than PASS."""
+    """The verdict that this test gives, to look at it or to accept another than PASS: ``verdict.expect(Outcome.FAIL)``.
+
+    ::
+
+        @gate(PAIR, not_worse("output_throughput", at=32, margin="5%"))
+        def test_k7_loses_at_32(verdict):
+            verdict.expect(Outcome.FAIL)
+    """
     session = session_of(request.config)
     with one_sentence():
         own = session.verdict(request.node)
@@ -59,14 +68,21 @@ def verdict(request: pytest.FixtureRequest) -> Verdict:
 
 @pytest.fixture
 def specgate_window(request: pytest.FixtureRequest) -> MeasuredWindow:
-    """Everything that was measured for this test's pair: of its gate, or of ``@measured(pair)``."""
+    """All that was measured for this test, to check more: ``specgate_window.values("ttft_p50", arm="off", at=1)``.
+
+    It is there for tests of ``@gate(pair, ...)``, and for those that only measure::
+
+        @measured(PAIR)
+        def test_acceptance(specgate_window):
+            assert min(v.value for v in specgate_window.values("acceptance_rate", arm="k4", at=1)) > 0.5
+    """
     with one_sentence():
         return session_of(request.config).readable(request.node)
 
 
 @pytest.fixture(scope="session")
 def vllm_server(request: pytest.FixtureRequest) -> Iterator[Callable[[Arm], Server]]:
-    """A function that returns a running server of an arm: ``vllm_server(OFF).url``.
+    """A running vLLM for a test that needs a server, by the arm that it asks for: ``vllm_server(OFF).url``.
 
     The server is kept for the next test that asks for the same arm. One server runs at a time: asking for another arm,
     or measuring a window, stops it first.

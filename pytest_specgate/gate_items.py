@@ -14,6 +14,8 @@ from pytest_specgate.core.gate import Gate
 from pytest_specgate.names import GATE_MARK, PAIRS_MARK, SERVER_FIXTURE, THRESHOLD_FIXTURE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from pytest_specgate.core.thresholds import AnyThreshold
     from pytest_specgate.options import GateOptions
 
@@ -85,6 +87,13 @@ def gate_id_of(item: pytest.Item, threshold: AnyThreshold) -> str:
     return f"{function_id(function)}{f'[{others}]' if others else ''}"
 
 
+def gate_ids_of(nodes: Iterable[object]) -> Iterator[str]:
+    """Yield the ids of the gates among what was collected, parameters included; a gate has one item a threshold."""
+    for node in nodes:
+        if isinstance(node, pytest.Function) and (threshold := threshold_of(node)) is not None:
+            yield gate_id_of(node, threshold)
+
+
 def function_id(function: pytest.Function) -> str:
     """Return file path and names of a test function, from the root folder."""
     path = Path(os.path.relpath(function.path, function.config.rootpath)).as_posix()
@@ -95,7 +104,9 @@ def function_id(function: pytest.Function) -> str:
 def as_typed(item: pytest.Item) -> str:
     """Return the node id of an item as a user would type it in the folder where pytest was started."""
     path = os.path.relpath(item.path, item.config.invocation_params.dir)
-    return f"{path}::{item.nodeid.partition('::')[2]}"
+    # Not its node id: xdist adds names of groups there.
+    classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
+    return "::".join([path, *classes, item.name])
 
 
 def _without(parameters: str, own: str) -> str:

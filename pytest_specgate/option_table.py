@@ -130,6 +130,12 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "passed. Default: fail.",
     ),
     Option(
+        "require_gates",
+        "N",
+        "How many gates (test functions, not thresholds) must be judged for the run to pass: skipped, deselected and "
+        "undecided ones are not, nor those that write baselines. 0 requires none. Default: 0.",
+    ),
+    Option(
         "baseline",
         "check|new|all|prune|off",
         "What is done with baselines: judge by them (check), write those that are missing (new), add this window to "
@@ -181,6 +187,29 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "keep|drop",
         "Whether records keep the texts of greedy answers, or their hashes only; without texts a report cannot show "
         "where two answers part. Default: keep.",
+    ),
+    Option(
+        "json",
+        "FILE",
+        "Write what came of the run into this file as one JSON object, also where it failed: verdicts, figures by arm "
+        "and boot, whether it passed. `specgate schema report` prints its schema.",
+    ),
+    Option(
+        "markdown",
+        "FILE",
+        "Write what came of the run into this file as Markdown, for a comment on a pull request. Where "
+        "GITHUB_STEP_SUMMARY is set, the summary of the job gets the same text without this option.",
+    ),
+    Option(
+        "html",
+        "FILE",
+        "Write what came of the run into this file as a page of its own, with plots. It needs the extra `report`.",
+    ),
+    Option(
+        "report_key",
+        "NAME",
+        "What tells the Markdown of this job from that of others, in the comment that is its first line, where several "
+        "jobs keep a comment each on one pull request.",
     ),
     Option(
         "stop_limit",

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, get_args
 from urllib.parse import urlsplit
 
 import pytest
 
+from pytest_specgate.names import REPORT_KEY
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 N = TypeVar("N", int, float)
 D = TypeVar("D", float, None)
@@ -135,6 +139,62 @@ def host_class_of(given: Given | None) -> str | None:
             f"{given.place}={given.text} is no class of machine: write up to 64 small letters, digits, '.' and '-'"
         )
     return None if given is None else given.text
+
+
+def report_key_of(given: Given | None) -> str:
+    """Read what tells one Markdown report from others."""
+    if given is not None and not re.fullmatch(REPORT_KEY, given.text):
+        raise pytest.UsageError(
+            f"{given.place}={given.text} is no name: write up to 64 letters, digits, '.', '_' and single '-'"
+        )
+    return "" if given is None else given.text
+
+
+def report_file_of(given: Given | None, *, folder: Path) -> Path | None:
+    """Read the path of a file that is written at the end, and find out now whether it can be; links are followed.
+
+    Args:
+        given: what the user wrote.
+        folder: where a relative path begins.
+    """
+    if given is None:
+        return None
+    try:
+        path = (folder / Path(given.text).expanduser()).resolve()
+        problem = _unwritable(path, given.text)
+    except (OSError, RuntimeError) as error:
+        problem = f"no such file can be written: {getattr(error, 'strerror', None) or error}"
+    if problem:
+        raise pytest.UsageError(f"{given.place}={given.text}: {problem}")
+    return path
+
+
+def _unwritable(path: Path, text: str) -> str:
+    """Say why a file cannot be written; empty where nothing speaks against it."""
+    if path.is_dir() or text.endswith("/"):
+        return "a file is wanted, and that is a folder: add a name"
+    if path.exists() and not path.is_file():
+        return "that is no ordinary file, and it would be replaced: name another one"
+    if not path.parent.is_dir():
+        return f"there is no folder {Path(text).parent}: make it first"
+    return "" if os.access(path.parent, os.W_OK | os.X_OK) else f"nothing can be written into {path.parent}"
+
+
+def refuse_one_file(files: Mapping[str, Path | None], found: Mapping[str, Given | None]) -> None:
+    """Refuse one file for two reports, of which the second would replace the first.
+
+    Args:
+        files: by name of the option; `None` where none was given.
+        found: what the user wrote, likewise.
+    """
+    seen: dict[Path, str] = {}
+    for name, path in files.items():
+        given = found[name]
+        if path is None or given is None:
+            continue
+        if path in seen:
+            raise pytest.UsageError(f"{seen[path]} and {given.place} name one file, {given.text}: give each its own")
+        seen[path] = given.place
 
 
 def is_yes(given: Given | None) -> bool:

@@ -7,6 +7,7 @@ precedence. An empty value is a mistake, not "off": a CI variable that expands t
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
 import shlex
 import sys
@@ -28,6 +29,9 @@ from pytest_specgate.option_values import (
     is_yes,
     number_of,
     reason_of,
+    refuse_one_file,
+    report_file_of,
+    report_key_of,
     variables_of,
     word_of,
     words_of,
@@ -62,6 +66,7 @@ class GateOptions:
         calibrate: boots of each arm in a row for a calibration; `None` for a session that judges.
         plan: whether to print what would be done, and do nothing.
         budget_s: longest time for all measuring of the session, in seconds; `None` for as long as it takes.
+        require_gates: how many gates must be judged for the run to pass.
         skip_inconclusive: whether what could not be decided is reported as skipped instead of failed.
         baseline: what is done with baselines: ``check`` judges against them, ``new`` writes those that are missing,
             ``all`` adds a window to each, ``prune`` removes what no gate claims, ``off`` leaves them alone.
@@ -72,6 +77,10 @@ class GateOptions:
         resume: record of a window that died, to go on with; `None` begins anew.
         chunk_times: whether records keep the time of every chunk.
         keep_answers: whether records keep the texts of greedy answers.
+        json: file for what came of the run, as JSON; `None` for none.
+        markdown: likewise, as Markdown.
+        html: likewise, as a page.
+        report_key: what tells its Markdown from that of other jobs; empty for nothing.
         texts: the options that were set, wherever, by flag, as they were written; empty for switches.
     """
 
@@ -92,6 +101,7 @@ class GateOptions:
     calibrate: int | None = None
     plan: bool = False
     budget_s: float | None = None
+    require_gates: int = 0
     skip_inconclusive: bool = False
     baseline: BaselineMode = "check"
     baseline_reason: str | None = None
@@ -101,12 +111,16 @@ class GateOptions:
     resume: Path | None = None
     chunk_times: bool = False
     keep_answers: bool = True
+    json: Path | None = None
+    markdown: Path | None = None
+    html: Path | None = None
+    report_key: str = ""
     texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def given(self) -> tuple[str, ...]:
         """The options that were set, as they would be typed, without secrets: to measure alike, and anew."""
-        texts = {flag: text for flag, text in self.texts.items() if flag != _RESUME}
+        texts = {flag: text for flag, text in self.texts.items() if flag not in _NOT_AGAIN}
         return tuple(_typed(flag, text) for flag, text in texts.items())
 
     @property
@@ -129,7 +143,10 @@ class GateOptions:
 OPTIONS_KEY: Final = pytest.StashKey[GateOptions]()
 
 
-_RESUME: Final = "--specgate-resume"
+_REPORTS: Final = ("json", "markdown", "html")
+_NOT_AGAIN: Final = ("--specgate-resume", "--specgate-report-key", *(f"--specgate-{name}" for name in _REPORTS))
+"""Options that do not belong to a new measurement: what it goes on with, and where this one is reported."""
+
 _WORDS: Final = {"--specgate-engine-args": True, "--specgate-engine-command": False, "--specgate-engine-env": False}
 """Options that are read as words; whether an argument among them may have several values."""
 
@@ -179,6 +196,7 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
         calibrate=_calibrate(found),
         plan=is_yes(found["plan"]),
         budget_s=budget_of(found["budget"]),
+        require_gates=number_of(found["require_gates"], int, default=0, zero=True),
         skip_inconclusive=word_of(found["inconclusive"], "fail", "skip") == "skip",
         baseline=baseline_mode_of(found["baseline"]),
         baseline_reason=reason_of(found["baseline_reason"]),
@@ -188,12 +206,15 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
         resume=here / Path(texts["resume"]).expanduser() if "resume" in texts else None,
         chunk_times=is_yes(found["chunk_times"]),
         keep_answers=word_of(found["answers"], "keep", "drop") == "keep",
+        **_report_files(config, found),
+        report_key=report_key_of(found["report_key"]),
         texts={
             option.flag: "" if option.switch else texts[option.name]
             for option in OPTIONS
             if option.name in texts and not (option.switch and texts[option.name] == "no")
         },
     )
+    _refuse_contradiction(config, options, found["require_gates"])
     return _refuse_missing(options, found["baselines"])
 
 
@@ -240,6 +261,18 @@ def _folder(config: pytest.Config, text: str | None) -> Path:
     return config.rootpath / "baselines" if text is None else config.invocation_params.dir / Path(text).expanduser()
 
 
+def _report_files(config: pytest.Config, found: Mapping[str, Given | None]) -> dict[str, Path | None]:
+    """Return the files that the run is reported in; nothing is, where tests are only listed."""
+    if config.getoption("collectonly"):
+        return {}
+    files = {name: report_file_of(found[name], folder=config.invocation_params.dir) for name in _REPORTS}
+    refuse_one_file(files, found)
+    given = found["html"]
+    if given is not None and importlib.util.find_spec("jinja2") is None:
+        raise pytest.UsageError(f"{given.place} needs jinja2: pip install 'pytest-specgate[report]'")
+    return files
+
+
 def _calibrate(found: Mapping[str, Given | None]) -> int | None:
     """Return the boots of a calibration, `None` where none was asked for."""
     boots = boots_of(found["calibrate_boots"])
@@ -248,6 +281,19 @@ def _calibrate(found: Mapping[str, Given | None]) -> int | None:
             f"--specgate-plan and --specgate-calibrate exclude each other: a calibration is {boots} boots of each arm"
         )
     return boots if is_yes(found["calibrate"]) else None
+
+
+def _refuse_contradiction(config: pytest.Config, options: GateOptions, required: Given | None) -> None:
+    """Refuse to require gates of a run that judges none, if both were typed; where one is set for good, it waits."""
+    acts = {
+        "--specgate-plan": options.plan,
+        "--specgate-calibrate": options.calibrate is not None,
+        "--specgate-baseline=prune": options.baseline == "prune",
+    }
+    typed = required is not None and options.require_gates and _typed_now(config, required.place)
+    for flag, given in acts.items():
+        if given and typed:
+            raise pytest.UsageError(f"{flag} judges nothing, and --specgate-require-gates wants gates judged: drop one")
 
 
 def _refuse_missing(options: GateOptions, given: Given | None) -> GateOptions:

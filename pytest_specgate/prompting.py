@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_specgate.core.corpus import build_prompts
 from pytest_specgate.core.metrics import DEFINITION_VERSION
 from pytest_specgate.core.profile import declared_fields, messages_of, sha256_of, sha256_of_text
+from pytest_specgate.core.progress import Step
 from pytest_specgate.core.prompt_files import PromptFile, token_ids
 from pytest_specgate.core.redaction import redacted
 
@@ -78,7 +79,7 @@ class Prompter:
     def _make(self, server: Server) -> PromptSet:
         profile = self.profile
         length = "" if profile.input_tokens is None else f" of {profile.input_tokens} tokens"
-        self._ports.progress.say(f"making prompts{length} from {profile.source}")
+        self._ports.progress.step(Step("prompts", words=f"making prompts{length} from {profile.source}"))
         named, prompts = profile.prompts, self._ports.prompts
         source = prompts.file(named.name) if isinstance(named, PromptFile) else prompts.text(named)
         return build_prompts(

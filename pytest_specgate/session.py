@@ -13,15 +13,20 @@ from pytest_specgate.core.errors import InvalidError, UsageError
 from pytest_specgate.core.judge import first_point_problem, judge, pair_problem
 from pytest_specgate.core.redaction import redacted_text
 from pytest_specgate.core.verdict import Outcome, UnexpectedOutcomeError
+from pytest_specgate.gate_count import JUDGED, NO_VERDICT, SKIPPED, UNDECIDED, WRITTEN, GateLedger
+from pytest_specgate.gate_count import NO_BASELINE as WITHOUT_BASELINE
 from pytest_specgate.gate_items import as_typed, threshold_of
-from pytest_specgate.names import EXPECTED_PROPERTY
+from pytest_specgate.names import EXPECTED_PROPERTY, RUNS_PROPERTY
 from pytest_specgate.reporting.baselines import closed_text
-from pytest_specgate.reporting.calibration import calibration_lines
-from pytest_specgate.reporting.messages import failure_text, outcome_line, window_lines
+from pytest_specgate.reporting.layout import FULL
+from pytest_specgate.reporting.messages import failure_text
 from pytest_specgate.reporting.properties import pair_properties, properties
+from pytest_specgate.reporting.session_lines import session_lines
 from pytest_specgate.reporting.session_report import ReportedVerdict, ReportedWindow, SessionReport, Unmeasured
+from pytest_specgate.reruns import count_run, rerun_lines, runs_of, with_run
 from pytest_specgate.session_windows import SessionWindows
-from pytest_specgate.translate import one_sentence
+from pytest_specgate.time_limits import limit_explained, warning_of
+from pytest_specgate.translate import one_sentence, sendable
 from pytest_specgate.window import CalibrationPlan
 
 if TYPE_CHECKING:
@@ -33,17 +38,26 @@ if TYPE_CHECKING:
     from pytest_specgate.core.ports import Server
     from pytest_specgate.core.verdict import Verdict
     from pytest_specgate.options import GateOptions
+    from pytest_specgate.reporting.layout import View
     from pytest_specgate.session_window import Window, Wiring
 
 
 class GateSession:
-    """All windows of a session. Measuring happens when the first item of a window asks for it."""
+    """All windows of a session. Measuring happens when the first item of a window asks for it.
 
-    def __init__(self, options: GateOptions, wiring: Wiring, *, workers: int, say: Callable[[str], None]) -> None:
+    Args:
+        options: of the session.
+        wiring: the outside world.
+        company: why no server may be started, as a sentence; empty where servers may.
+        say: shows a line at once.
+    """
+
+    def __init__(self, options: GateOptions, wiring: Wiring, *, company: str, say: Callable[[str], None]) -> None:
         self._options = options
         self._wiring = wiring
-        self._workers = workers
+        self._company = company
         self._say = say
+        self.ledger = GateLedger()
         self.windows = SessionWindows(options, wiring, say=say)
         self._own: dict[tuple[str, str], Verdict] = {}
         self._items: dict[tuple[str, str], pytest.Item] = {}
@@ -60,19 +74,23 @@ class GateSession:
         self._refuse_company()
         window = self.windows.of_pairs(pairs)
         if window.measured is None and window.error is None:
-            self._measure(window)
+            self._measure(window, item)
         return window
 
     def _refuse_company(self) -> None:
-        if self._workers > 1:
-            raise UsageError(
-                f"gates cannot run on {self._workers} xdist workers: servers would share the machine; use -n 0"
-            )
+        if self._company:
+            raise UsageError(self._company)
 
-    def _measure(self, window: Window) -> None:
+    def _measure(self, window: Window, item: pytest.Item) -> None:
+        if warning := warning_of(item):
+            self._say(warning)
         try:
             self._wiring.stop_server()
-            window.measured = self._wiring.measure(window.plan, self._say)
+            with limit_explained():
+                window.measured = self._wiring.measure(window.plan, self._say)
+        except KeyboardInterrupt as error:
+            window.error = error
+            raise
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  - raised in the call phase of every item
             window.error = error
             return
@@ -90,11 +108,13 @@ class GateSession:
         if window.error is not None:
             raise window.error
         if window.calibrated is None:
-            plan = CalibrationPlan(window.arms, window.profile, cast("int", self._options.calibrate))
+            boots = cast("int", self._options.calibrate)
+            plan = CalibrationPlan(window.arms, window.profile, boots, title=window.title)
             try:
                 self._wiring.stop_server()
-                window.calibrated = self._wiring.calibrate(plan, self._say)
-            except Exception as error:
+                with limit_explained():
+                    window.calibrated = self._wiring.calibrate(plan, self._say)
+            except (Exception, pytest.fail.Exception) as error:
                 window.error = error
                 raise
         return window.calibrated
@@ -176,12 +196,20 @@ class GateSession:
     def prepare(self, item: pytest.Item) -> None:
         """Measure what an item judges, and put its verdict into the junit properties."""
         gate = cast("Gate", self.windows.gate(item))
-        with one_sentence():
-            self.windows.claims.settle(gate, threshold_of(item), lambda: self.measured(item))
-            verdict = self.verdict(item)
+        count_run(item)
+        try:
+            with one_sentence():
+                self.windows.claims.settle(gate, threshold_of(item), lambda: self.measured(item))
+                verdict = self.verdict(item)
+        except pytest.skip.Exception:
+            self._note(item, WRITTEN)
+            raise
         found = [*properties(verdict)]
         if self.windows.closed(item) is None:
             found += pair_properties(gate.pair, self.measured(item).record)
+        if (runs := runs_of(item)) > 1:
+            item.user_properties[:] = [entry for entry in item.user_properties if entry[0] != RUNS_PROPERTY]
+            found.append((RUNS_PROPERTY, runs))
         known = {name for name, _ in item.user_properties}
         item.user_properties += [entry for entry in found if entry[0] not in known]
 
@@ -197,9 +225,12 @@ class GateSession:
             given_up = error
         except UnexpectedOutcomeError as error:
             wrong = error
-        except Exception as error:
+        except (Exception, pytest.fail.Exception) as error:
+            self._note(item, self._state(self.verdict(item)))
             if self.accepted(item):
                 self._say_expected(item)
+            elif isinstance(error, pytest.fail.Exception):
+                error.msg = f"{error.msg}\n{self._failure_text(item)}"
             else:
                 error.add_note(self._failure_text(item))
             raise
@@ -207,7 +238,39 @@ class GateSession:
         if given_up is not None:
             raise given_up
 
+    def _state(self, verdict: Verdict) -> str:
+        """Return what became of a threshold whose verdict is about to be enforced."""
+        if verdict.reason in {NO_BASELINE, BASELINES_OFF}:
+            return WITHOUT_BASELINE
+        return UNDECIDED if self._skipped(verdict) else JUDGED
+
+    def _note(self, item: pytest.Item, state: str) -> None:
+        if (key := self._key(item)) is not None:
+            self.ledger.note(*key, state)
+
+    def _key(self, item: pytest.Item) -> tuple[str, str] | None:
+        gate, threshold = self.windows.gate(item), threshold_of(item)
+        return None if gate is None or threshold is None else (gate.id, threshold.id)
+
+    def plan(self, items: list[pytest.Item], *, check: bool) -> None:
+        """Find out which windows the collected items need, and put the items into an order that suits these.
+
+        Raises:
+            pytest.UsageError: a gate cannot be judged, or an arm could not be started.
+        """
+        self.windows.plan(items, check=check)
+        items[:] = self.windows.in_order(items)
+        for item in items:
+            if (gate := self.windows.gate(item)) is not None and (key := self._key(item)) is not None:
+                self.ledger.collect(*key, declared=len(gate.thresholds))
+
+    def note_report(self, item: pytest.Item, report: pytest.TestReport) -> None:
+        """Take note of an item that ended without a verdict."""
+        if report.when != "teardown" and not report.passed and (key := self._key(item)) is not None:
+            self.ledger.note_end(*key, SKIPPED if report.skipped else NO_VERDICT)
+
     def _enforce(self, item: pytest.Item, *, wrong: Exception | None) -> None:
+        self._note(item, self._state(self.verdict(item)))
         if self.accepted(item) and wrong is None:
             self._say_expected(item)
             return
@@ -218,8 +281,9 @@ class GateSession:
         raise pytest.fail.Exception(text, pytrace=False) from None
 
     def _say_expected(self, item: pytest.Item) -> None:
-        if self.verdict(item).expected:
-            item.user_properties.append((EXPECTED_PROPERTY, "yes"))
+        entry = (EXPECTED_PROPERTY, "yes")
+        if self.verdict(item).expected and entry not in item.user_properties:
+            item.user_properties.append(entry)
 
     def _failure_text(self, item: pytest.Item) -> str:
         gate = cast("Gate", self.windows.gate(item))
@@ -227,9 +291,10 @@ class GateSession:
             return closed_text(self.verdict(item), again=self._again(as_typed(item).partition("[")[0]))
         again = self._again(as_typed(item))
         measured = self.measured(item)
-        return failure_text(
+        text = failure_text(
             self.verdict(item), gate=gate, record=measured.record, record_path=measured.path, again=again
         )
+        return with_run(sendable(text), item)
 
     def _again(self, what: str) -> str:
         """Return the command that runs something again as it was run here, without secrets."""
@@ -237,22 +302,19 @@ class GateSession:
 
     def accepted(self, item: pytest.Item) -> bool:
         """Whether an item was judged, and its verdict is accepted."""
-        gate, threshold = self.windows.gate(item), threshold_of(item)
-        verdict = self._own.get((gate.id, threshold.id)) if gate and threshold else None
+        key = self._key(item)
+        verdict = None if key is None else self._own.get(key)
         return verdict is not None and verdict.accepted
 
-    def summary(self) -> Iterator[str]:
+    def summary(self, view: View = FULL) -> Iterator[str]:
         """Return the lines of the terminal summary: of every window that was measured, then the count of outcomes."""
-        for window in self.windows:
-            if window.calibrated is not None:
-                yield from calibration_lines(window.calibrated, list(window.gates.values()))
-                yield ""
-        report = self.report()
-        for found in report.windows:
-            yield from window_lines(found.record, pairs=found.pairs, judged=found.judged, record_path=found.path)
-            yield ""
-        if report.thresholds:
-            yield outcome_line([one.verdict for one in report.verdicts], collected=report.thresholds)
+        if self._options.plan:
+            return
+        calibrated = [
+            (window.calibrated, list(window.gates.values())) for window in self.windows if window.calibrated is not None
+        ]
+        yield from session_lines(self.report(), calibrated=calibrated, view=view)
+        yield from rerun_lines((as_typed(item), item) for item in self._items.values())
 
     def report(self) -> SessionReport:
         """Return what the session has to report so far."""
@@ -264,15 +326,21 @@ class GateSession:
                 windows.append(ReportedWindow(record, path, tuple(window.pairs), gates, self._reported(gates)))
             elif window.error is not None:
                 titles, ids = tuple(pair.title for pair in window.pairs), tuple(gate.id for gate in gates)
-                unmeasured.append(Unmeasured(titles, ids, redacted_text(str(window.error))))
+                why = [str(window.error) or "interrupted", *getattr(window.error, "__notes__", ())]
+                unmeasured.append(Unmeasured(titles, ids, redacted_text("; ".join(why))))
         measured = {(one.verdict.gate, one.verdict.threshold) for found in windows for one in found.verdicts}
-        closed = tuple(self._reported_one(key) for key in self._own if key not in measured)
+        closed = tuple(self._reported_one(key) for key in self._kept() if key not in measured)
         return SessionReport(tuple(windows), closed, tuple(unmeasured), self.windows.thresholds)
 
     def _reported(self, gates: Iterable[Gate]) -> tuple[ReportedVerdict, ...]:
         """Return the verdicts of the items that ran; deselected thresholds are not shown as judged."""
         keys = ((gate.id, threshold.id) for gate in gates for threshold in gate.thresholds)
-        return tuple(self._reported_one(key) for key in keys if key in self._own)
+        kept = self._kept()
+        return tuple(self._reported_one(key) for key in keys if key in kept)
+
+    def _kept(self) -> list[tuple[str, str]]:
+        """Return whose verdicts are reported: a PASS that its fixture told, and whose test never ran, is none."""
+        return [key for key, verdict in self._own.items() if self.ledger.has_verdict(*key) or not verdict.accepted]
 
     def _reported_one(self, key: tuple[str, str]) -> ReportedVerdict:
         verdict, item = self._own[key], self._items[key]

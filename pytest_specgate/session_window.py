@@ -80,6 +80,10 @@ class Wiring(Protocol):
     def boot_seconds(self, arms: Sequence[Arm], profile: RequestProfile) -> Mapping[str, float] | None:
         """Return what a boot of each arm took in an earlier window; `None` where none tells."""
 
+    @property
+    def vetoes(self) -> tuple[str, ...]:
+        """Why the project refuses to measure on this machine; empty where it does not."""
+
     def measure(self, plan: WindowPlan, say: Callable[[str], None]) -> MeasuredWindow:
         """Measure a window."""
 
@@ -117,7 +121,10 @@ class Unclaimed:
 
 @dataclasses.dataclass(slots=True)
 class Window:
-    """A window of this session: its plan, and what came of it; `wanted` if anything that it measures is asked for."""
+    """A window of this session: its plan, and what came of it; `wanted` if anything that it measures is asked for.
+
+    `title` says which of several it is, for a waiting user.
+    """
 
     pairs: list[ArmPair] = dataclasses.field(default_factory=list)
     strict: bool = False
@@ -125,6 +132,7 @@ class Window:
     baselines: tuple[KnownBaseline, ...] = ()
     taken: TakenOver | None = None
     wanted: bool = False
+    title: str = ""
     gates: dict[str, Gate] = dataclasses.field(default_factory=dict)
     measured: MeasuredWindow | None = None
     calibrated: Calibrated | None = None
@@ -142,6 +150,7 @@ class Window:
             noise=self.noise,
             facts=facts,
             taken=self.taken,
+            title=self.title,
         )
 
     def settle(self, wiring: Wiring) -> None:

@@ -12,16 +12,18 @@ from pytest_specgate.collection import is_gone, left_out
 from pytest_specgate.core.arms import ArmPair, arms_of
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.gate_items import gate_of, pairs_of, refuse_strange_gate, threshold_of
+from pytest_specgate.names import SERVER_FIXTURE
 from pytest_specgate.reporting.plan import PlannedWindow, plan_lines
 from pytest_specgate.session_window import Window, go_on
 from pytest_specgate.translate import usage_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.verdict import Verdict
     from pytest_specgate.options import GateOptions
+    from pytest_specgate.reporting.layout import View
     from pytest_specgate.session_window import Wiring
 
 
@@ -61,6 +63,36 @@ class SessionWindows:
             self.thresholds = sum(threshold_of(item) is not None for item in items)
             for item in items:
                 self._demand(item)
+            wanted = [window for window in self._windows if window.wanted]
+            for number, window in enumerate(wanted, start=1):
+                window.title = f"window {number} of {len(wanted)}" if len(wanted) > 1 else ""
+
+    def in_order(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+        """Return items in an order in which no server is booted again for a plugin that has shuffled them.
+
+        Those of one window stay together, and those that ask for a server, each at the place of their first one.
+        """
+        groups: dict[object, list[pytest.Item]] = {}
+        for item in items:
+            groups.setdefault(self._group(item), []).append(item)
+        return [item for group in groups.values() for item in group]
+
+    def _group(self, item: pytest.Item) -> object:
+        if pairs := self.pairs(item):
+            return id(self.of_pairs(pairs))
+        return SERVER_FIXTURE if SERVER_FIXTURE in getattr(item, "fixturenames", ()) else item
+
+    def give_up(self, items: Sequence[pytest.Item], crashed: Collection[str]) -> None:
+        """Measure no window in whose tests another process has died.
+
+        Args:
+            items: that were collected.
+            crashed: node ids of these tests.
+        """
+        for item in items:
+            if item.nodeid in crashed and (pairs := self.pairs(item)):
+                text = f"the xdist worker that measured this window died in {item.nodeid}: it is not measured once more"
+                self.of_pairs(pairs).error = pytest.fail.Exception(text, pytrace=False)
 
     def _demand(self, item: pytest.Item) -> None:
         """Take note that an item's window has to be measured, unless nothing measured could change its verdict."""
@@ -119,8 +151,13 @@ class SessionWindows:
                         raise UsageError(f"{gate.id}: {sentence}")
                     self._say(f"{gate.id}: {sentence}")
 
-    def show_plan(self) -> None:
-        """Say what the session would do."""
+    def tell_vetoes(self) -> None:
+        """Say why the project would refuse to measure on this machine."""
+        for reason in self._wiring.vetoes:
+            self._say(f"nothing would be measured on this host: {reason}")
+
+    def show_plan(self, say: Callable[[str], None], view: View) -> None:
+        """Say what the session would do, in as many words as are asked for."""
         windows = [
             PlannedWindow(
                 window.pairs, tuple(window.gates.values()), window.noise,
@@ -129,8 +166,8 @@ class SessionWindows:
             for window in self._windows
             if window.wanted
         ]  # fmt: skip
-        for line in plan_lines(windows, budget_s=self._options.budget_s):
-            self._say(line)
+        for line in plan_lines(windows, budget_s=self._options.budget_s, view=view):
+            say(line)
 
     def _take(self, item: pytest.Item) -> None:
         """Put what an item needs into a window."""

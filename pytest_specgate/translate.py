@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from pytest_specgate.adapters.live_line import ERASE, PREFIX, LiveLine
 from pytest_specgate.core.errors import RecordError, SpecgateError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pytest_specgate.adapters.live_line import Parts
+    from pytest_specgate.reporting.layout import View
 
 _HERE = Path(__file__).parent
+_FAILED: Final = "Failed: "
+_OF_VERDICT: Final = re.compile(r"(FAIL|INCONCLUSIVE|INVALID)(?: \((?P<reason>[^)]*)\))?: (?P<sentence>.*)")
 
 
 @contextlib.contextmanager
@@ -26,7 +35,12 @@ def one_sentence() -> Iterator[None]:
         command, log_tail = getattr(error, "command", ""), getattr(error, "log_tail", "")
         parts = [f"{type(error).__name__}: {error}", f"server: {command}" if command else "", log_tail]
         text = "\n".join(filter(None, parts))
-        raise pytest.fail.Exception(text, pytrace=False) from None
+        raise pytest.fail.Exception(sendable(text), pytrace=False) from None
+
+
+def sendable(text: str) -> str:
+    """Return text that any file and any process can take: half a character of a broken log is written out."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 @contextlib.contextmanager
@@ -54,17 +68,135 @@ def place_and_sentence(excinfo: pytest.ExceptionInfo[BaseException], root: Path)
     return f"{path.relative_to(root).as_posix()}:{line}: {error}"
 
 
-def teller(config: pytest.Config) -> Callable[[str], None]:
-    """Return what shows a line at once, also while pytest captures output; silent under ``-qq``."""
+class Teller:
+    """Shows lines at once, also while pytest captures output, and one that is rewritten while a window runs.
 
-    def say(line: str) -> None:
-        reporter = config.pluginmanager.get_plugin("terminalreporter")
-        capture = config.pluginmanager.get_plugin("capturemanager")
-        if reporter is None or config.get_verbosity() < -1:
+    Under ``-qq``, and in a worker of xdist, nothing is shown.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._live: LiveLine | None = None
+
+    def __call__(self, line: str) -> None:
+        """Show a line, unless the user wants to hear nothing."""
+        if self._config.get_verbosity() >= -1:
+            self.answer(line)
+
+    def answer(self, line: str) -> None:
+        """Show a line that was asked for."""
+        reporter = self._reporter()
+        if reporter is None:
             return
-        with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
+        with self._live.away() if self._live is not None else contextlib.nullcontext(), uncaptured(self._config):
             reporter.ensure_newline()
-            reporter.write_line(f"specgate: {line}")
+            # "collecting ..." is no line that has ended: on a terminal it is written again.
+            unended = self._config.get_terminal_writer().width_of_current_line > 0
+            beginning = ERASE if reporter.isatty else "\n" * unended
+            reporter.write_line(f"{beginning}{PREFIX}{line}")
             reporter.flush()
 
-    return say
+    @contextlib.contextmanager
+    def watching(self, parts: Callable[[], Parts]) -> Iterator[Callable[[], None] | None]:
+        """Show a line, made anew each time, until the block ends: rewritten on a terminal, now and then in a log.
+
+        Gives what brings it up to date at once, and `None` where every step needs a line of its own.
+        """
+        descriptor = self._descriptor()
+        if descriptor is None:
+            yield None
+            return
+        with LiveLine(descriptor, parts, rewritten=self._rewrites()) as live:
+            self._live = live
+            try:
+                steps_stay = not live.rewritten or self._config.get_verbosity() > 0
+                yield None if steps_stay else live.refresh
+            finally:
+                self._live = None
+
+    def _reporter(self) -> pytest.TerminalReporter | None:
+        reporter: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
+        return reporter
+
+    def _descriptor(self) -> int | None:
+        """Return a descriptor of what the reporter writes to, at the beginning of a line; `None` if it has none."""
+        reporter = self._reporter()
+        if reporter is None or self._config.get_verbosity() < -1:
+            return None
+        with uncaptured(self._config):
+            try:
+                descriptor = os.dup(sys.stdout.fileno())
+            except (OSError, ValueError):
+                return None
+            reporter.ensure_newline()
+            reporter.flush()
+        return descriptor
+
+    def _rewrites(self) -> bool:
+        """Whether a line may be rewritten in place: on a terminal that can, where nothing else writes meanwhile."""
+        reporter, option = self._reporter(), self._config.getoption
+        others_write = option("capture") == "no" or option("log_cli_level") or self._config.getini("log_cli")
+        can = reporter is not None and reporter.isatty and os.environ.get("TERM") != "dumb"
+        return bool(can and not others_write)
+
+
+@contextlib.contextmanager
+def uncaptured(config: pytest.Config) -> Iterator[None]:
+    """Let a block write where pytest writes, also in a test whose output is captured."""
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
+        yield
+
+
+def view_of(config: pytest.Config) -> View:
+    """Return what reports in the terminal are made for: how much, and how wide where it is a terminal."""
+    from pytest_specgate.reporting.layout import Detail, View  # noqa: PLC0415  - only a run with gates pays for it
+
+    reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+    # A log is read elsewhere, on whatever is wide enough.
+    columns = config.get_terminal_writer().fullwidth if reporter is not None and reporter.isatty else None
+    return View(Detail.of(config.get_verbosity()), columns)
+
+
+def show_summary(reporter: pytest.TerminalReporter, lines: Sequence[str]) -> None:
+    """Show the summary of a run, with colours where pytest shows some; under ``-qq`` without a heading."""
+    from pytest_specgate.reporting.colours import coloured  # noqa: PLC0415  - likewise
+
+    reporter.ensure_newline()
+    if reporter.config.get_verbosity() >= -1:
+        reporter.section("specgate")
+    for line in "\n".join(lines).split("\n"):
+        for piece, markup in coloured(line):
+            reporter.write(piece, **markup)
+        reporter.line("")
+
+
+def status_word(outcome: str) -> tuple[str, Mapping[str, bool]]:
+    """Return the word of an outcome that is not PASS, as pytest shows it in its progress."""
+    from pytest_specgate.reporting.colours import OF_OUTCOME  # noqa: PLC0415  - likewise
+
+    return outcome, OF_OUTCOME[outcome]
+
+
+def shorten_crash(report: pytest.TestReport) -> None:
+    """Let the line of a failed gate in pytest's short summary begin with what neither its word nor its name says."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is None or not crash.message.startswith(_FAILED):
+        return
+    first = crash.message.removeprefix(_FAILED).partition("\n")[0]
+    found = _OF_VERDICT.fullmatch(first)
+    if found is None:
+        crash.message = first
+        return
+    reason = f"{found['reason']}: " if found["reason"] else ""
+    crash.message = f"{reason}{found['sentence'].removeprefix(_named(report))}"
+
+
+def _named(report: pytest.TestReport) -> str:
+    """Return how the sentence of a verdict begins, as its test's name already has it: ``TTFT p50 at c=1 ``."""
+    from pytest_specgate.core.metrics import metric  # noqa: PLC0415  - only failures pay for it
+
+    properties = dict(report.user_properties)
+    with contextlib.suppress(UsageError):
+        return f"{metric(str(properties.get('specgate_metric'))).label} at {properties.get('specgate_load')} "
+    return ""

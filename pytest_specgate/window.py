@@ -15,8 +15,10 @@ from pytest_specgate.core.confounds import told
 from pytest_specgate.core.differences import StartUp, compacted
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.judge import judge
+from pytest_specgate.core.progress import Begun
 from pytest_specgate.core.records import BootRecord, PairRecord, StartUpRecord, WindowRecord
 from pytest_specgate.core.redaction import redacted_arm, redacted_profile
+from pytest_specgate.core.schedule import later_boots
 from pytest_specgate.core.stopping import broken, open_pairs
 from pytest_specgate.core.stored_gates import stored_gate
 from pytest_specgate.prompting import Prompter
@@ -69,6 +71,7 @@ class WindowPlan:
         round_s: what a round took in an earlier window; 0.0 where none tells.
         facts: what is known of the window before it runs.
         taken: what an earlier run measured of it, to go on with; `None` begins anew.
+        title: which window of the session it is, for a waiting user; empty where it is the only one.
     """
 
     pairs: tuple[ArmPair, ...]
@@ -79,6 +82,7 @@ class WindowPlan:
     round_s: float = 0.0
     facts: WindowFacts = WindowFacts()
     taken: TakenOver | None = None
+    title: str = ""
 
     def __post_init__(self) -> None:
         if len({pair.profile.fingerprint() for pair in self.pairs}) != 1:
@@ -114,12 +118,14 @@ class CalibrationPlan:
         profile: the load.
         boots: of each arm.
         until_s: time, on the host's clock, after which no boot is begun that would not end before it; `None` for none.
+        title: which calibration of the session it is, for a waiting user; empty where it is the only one.
     """
 
     arms: tuple[Arm, ...]
     profile: RequestProfile
     boots: int
     until_s: float | None = None
+    title: str = ""
 
 
 def measure(plan: WindowPlan, ports: Ports) -> WindowRecord:
@@ -154,7 +160,7 @@ def measure(plan: WindowPlan, ports: Ports) -> WindowRecord:
         still = arms_of(pairs)
         order = [arm for arm in boot_order(arms_of(plan.pairs), number) if arm in still]
         for position, arm in enumerate(order):
-            _boot_for(plan, run, pairs, _Place(arm, number, position))
+            _boot_for(plan, run, pairs, _Place(arm, number, position), rest=order[position + 1 :])
         longest_s = max(longest_s, ports.host.clock_s() - began_s)
     verdicts = [verdict for gate in plan.gates for verdict in judge(gate, run.record)]
     stored = tuple(verdict.model_dump(mode="json") for verdict in verdicts)
@@ -175,14 +181,42 @@ def calibrate(plan: CalibrationPlan, ports: Ports) -> WindowRecord:
             if plan.until_s is not None and began_s + longest_s > plan.until_s:
                 run.keep(stopped=f"the time budget was used up after so many boots: {len(run.record.boots)}")
                 break
-            ports.progress.say(f"boot {number} of {plan.boots} of {arm.name}: {ports.engine.intent(arm)}")
-            run.boot(_Place(arm, number, position), pairs=())
+            place = _Place(arm, number, position)
+            run.begin(place, _of_calibration(plan, place))
+            run.boot(place, pairs=())
             longest_s = max(longest_s, ports.host.clock_s() - began_s)
     run.keep(finished=True)
     return run.record
 
 
-def _boot_for(plan: WindowPlan, run: _Run, pairs: Sequence[ArmPair], place: _Place) -> None:
+def _of_calibration(plan: CalibrationPlan, place: _Place) -> Begun:
+    """Say which boot of a calibration comes now, and which come after it."""
+    name = place.arm.name
+    others = [name] * (plan.boots - place.round)
+    others += [arm.name for arm in plan.arms[place.position + 1 :] for _ in range(plan.boots)]
+    words = f"boot {place.round} of {plan.boots} of {name}"
+    return Begun(name, words, after=tuple(others), until_s=plan.until_s, window=plan.title)
+
+
+def _of_window(
+    plan: WindowPlan, pairs: Sequence[ArmPair], place: _Place, *, rest: Sequence[Arm], record: WindowRecord
+) -> Begun:
+    """Say which boot of a window comes now, and which may come after it."""
+    whole = [pair for pair in pairs if not broken(pair, record)]
+    still = [arm.name for arm in rest if any(arm in pair.arms for pair in whole)]
+    later = later_boots(whole, plan.gates, plan.noise, pairs=plan.pairs, done=place.round)
+    return Begun(
+        place.arm.name,
+        f"round {place.round} of {plan.rounds}: {place.arm.name}",
+        after=(*still, *later.arms),
+        in_round=len(still),
+        sure=later.sure,
+        until_s=plan.until_s,
+        window=plan.title,
+    )
+
+
+def _boot_for(plan: WindowPlan, run: _Run, pairs: Sequence[ArmPair], place: _Place, *, rest: Sequence[Arm]) -> None:
     """Boot an arm for those pairs of a round that can still become valid.
 
     Nothing more is booted beside a server that could not be ended: two would share the machine.
@@ -190,7 +224,7 @@ def _boot_for(plan: WindowPlan, run: _Run, pairs: Sequence[ArmPair], place: _Pla
     mine = [pair for pair in pairs if place.arm in pair.arms]
     if run.left_running or all(broken(pair, run.record) for pair in mine):
         return
-    run.begin(place, of=plan.rounds)
+    run.begin(place, _of_window(plan, pairs, place, rest=rest, record=run.record))
     run.boot(place, pairs=tuple(pair.title for pair in mine))
 
 
@@ -219,6 +253,7 @@ class _Run:
             profile=redacted_profile(profile),
             host=ports.host.facts(),
             engine={arm.name: ports.engine.facts(arm) for arm in arms},
+            added_metrics=ports.added.definitions(),
         )
 
     def keep(self, **changes: object) -> None:
@@ -238,9 +273,10 @@ class _Run:
         """Tell a waiting user."""
         self._ports.progress.say(line)
 
-    def begin(self, place: _Place, *, of: int) -> None:
+    def begin(self, place: _Place, boot: Begun) -> None:
         """Tell a waiting user which boot comes now."""
-        self.say(f"round {place.round} of {of}: {place.arm.name}: {self._ports.engine.intent(place.arm)}")
+        doing, number = self._ports.engine.intent(place.arm), len(self.record.boots) + 1
+        self._ports.progress.begin(dataclasses.replace(boot, doing=doing, number=number))
 
     def boot(self, place: _Place, *, pairs: tuple[str, ...]) -> None:
         """Boot an arm once, and keep what came of it."""
@@ -251,6 +287,7 @@ class _Run:
         self.left_running = boot.left_running
         if failure is not None:
             self.say(failure.message)
+        self._ports.progress.end(failed=failure is not None)
         kept = BootRecord(
             arm=place.arm.name,
             round=place.round,

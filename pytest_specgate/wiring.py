@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.adapters.attached import AttachingEngine, check_addresses
 from pytest_specgate.adapters.client import HttpLoadDriver
+from pytest_specgate.adapters.commands import OWN_COMMAND
 from pytest_specgate.adapters.commit import commit_of
 from pytest_specgate.adapters.engines import IMAGE_DIGEST
 from pytest_specgate.adapters.host import LocalHost
@@ -20,6 +22,7 @@ from pytest_specgate.adapters.leftovers import Leftovers
 from pytest_specgate.adapters.lock_folder import lock_folder
 from pytest_specgate.adapters.locks import MachineLock
 from pytest_specgate.adapters.processes import DEFAULT_LIMITS
+from pytest_specgate.adapters.progress import WatchedProgress, unwatched
 from pytest_specgate.adapters.prompts import LocalPrompts, check_files
 from pytest_specgate.adapters.scrape import HttpPages
 from pytest_specgate.adapters.server import EngineOptions, VllmEngine
@@ -35,6 +38,7 @@ from pytest_specgate.core.measured import Calibrated, MeasuredWindow
 from pytest_specgate.core.ports import Ports
 from pytest_specgate.core.redaction import redacted
 from pytest_specgate.core.secret_words import redacted_words
+from pytest_specgate.project_hooks import no_hooks
 from pytest_specgate.resume_wiring import SessionHistory
 from pytest_specgate.window import calibrate, measure
 
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
+    from pytest_specgate.adapters.progress import Watch
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.baseline_update import Update
     from pytest_specgate.core.baselines import KnownBaseline
@@ -53,8 +58,15 @@ if TYPE_CHECKING:
     from pytest_specgate.core.resume import TakenOver
     from pytest_specgate.core.thresholds import BaselineThreshold
     from pytest_specgate.options import GateOptions
+    from pytest_specgate.project_hooks import ProjectHooks
     from pytest_specgate.session_window import Unclaimed
     from pytest_specgate.window import CalibrationPlan, WindowPlan
+
+VETOED: Final = "host-vetoed"
+"""Reason code of what is not measured since the project refuses this machine."""
+
+_LOOKED_AT: Final = 5
+"""Records that are read for the time of a boot: a window does not wait for the reading of all that ever ran."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -69,12 +81,14 @@ class _KeptServer:
 class LocalWiring:
     """Wires the session to real servers on this machine, and to the files of the project."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  - what a session is told, and how it tells
         self,
         options: GateOptions,
         *,
         root: Path,
         say: Callable[[str], None],
+        watch: Watch | None = None,
+        hooks: ProjectHooks | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self._options = options
@@ -85,6 +99,9 @@ class LocalWiring:
         self._dead: list[tuple[Arm, ServerStartError]] = []
         self._until_s: float | None = None
         self._say = say
+        self._hooks = hooks or no_hooks()
+        self._changed: dict[str, str] = {}
+        self._watch = watch or unwatched
 
     @functools.cached_property
     def _lock(self) -> MachineLock:
@@ -116,6 +133,7 @@ class LocalWiring:
         for pair in pairs:
             for arm in pair.arms:
                 engine.check(arm)
+                self._changed[arm.key] = engine.changed_command(arm)
             engine.check_pair(pair)
 
     @functools.cached_property
@@ -189,24 +207,30 @@ class LocalWiring:
     def _settings(self) -> dict[str, JsonValue]:
         """What every server of the session is given, without secrets: calibrations do not cross it."""
         options = self._options
+        changed: list[JsonValue] = [*sorted({change or OWN_COMMAND for change in self._changed.values()})]
         return {
+            **({"changed_commands": changed} if any(self._changed.values()) else {}),
             "args": [*redacted_words(list(options.engine_args), lists=True)],
             "env": {name: redacted(value, name=name) for name, value in options.engine_env.items()},
             "command": [*redacted_words(list(options.engine_command), lists=False)],
         }
 
     def boot_seconds(self, arms: Sequence[Arm], profile: RequestProfile) -> Mapping[str, float] | None:
-        """Return what a boot of each arm took in the latest window that tells; `None` where none does."""
-        records = latest_records(self._options.results, profile)
+        """Return what a boot of each arm took in the latest window that tells; `None` where none of the last does."""
+        records = itertools.islice(latest_records(self._options.results, profile), _LOOKED_AT)
         return next((found for record in records if (found := boot_seconds(arms, record)) is not None), None)
 
     def measure(self, plan: WindowPlan, say: Callable[[str], None]) -> MeasuredWindow:
-        """Measure a window; its record and the logs of its servers go into a folder of its own."""
-        within = plan
+        """Measure a window; its record and the logs of its servers go into a folder of its own.
+
+        Raises:
+            InvalidError: the project refuses this machine.
+        """
+        self._refuse_vetoed_host()
+        within, times = plan, self.boot_seconds(arms_of(plan.pairs), plan.profile) or {}
         if (until_s := self._deadline_s()) is not None:
-            times = self.boot_seconds(arms_of(plan.pairs), plan.profile) or {}
             within = dataclasses.replace(within, until_s=until_s, round_s=math.fsum(times.values()))
-        with self._ports(plan.profile, say) as (ports, path):
+        with self._ports(plan.profile, say, earlier=times) as (ports, path):
             facts = self._history.facts(plan, ports.engine, record=Path(path))
             return MeasuredWindow(measure(dataclasses.replace(within, facts=facts), ports), path)
 
@@ -214,11 +238,13 @@ class LocalWiring:
         """Run A/A windows, and add what they tell to the calibrations of this machine.
 
         Raises:
-            InvalidError: nothing can be told of any of the arms.
+            InvalidError: nothing can be told of any of the arms, or the project refuses this machine.
             RecordError: the file with the calibrations cannot be read.
         """
+        self._refuse_vetoed_host()
         self._noise_file.load()
-        with self._ports(plan.profile, say) as (ports, path):
+        times = self.boot_seconds(plan.arms, plan.profile) or {}
+        with self._ports(plan.profile, say, earlier=times) as (ports, path):
             record = calibrate(dataclasses.replace(plan, until_s=self._deadline_s()), ports)
             book, problems = self._noise_file.load(), dict[str, str]()
             for arm in plan.arms:
@@ -234,6 +260,16 @@ class LocalWiring:
         noises = book.noises(plan.arms, plan.profile, settings=self._settings)
         return Calibrated(record, path, short(self._noise_file.path), noises, problems)
 
+    @functools.cached_property
+    def vetoes(self) -> tuple[str, ...]:
+        """Why the project refuses to measure on this machine; empty where it does not."""
+        return self._hooks.vetoes(self._host.facts)
+
+    def _refuse_vetoed_host(self) -> None:
+        if self.vetoes:
+            text = f"nothing is measured on this host: {'; '.join(self.vetoes)}"
+            raise InvalidError(f"INVALID ({VETOED}): {text}", reason=VETOED)
+
     def _deadline_s(self) -> float | None:
         """Return when the budget of the session ends, counted from the first time that this is asked."""
         if self._options.budget_s is not None and self._until_s is None:
@@ -241,23 +277,29 @@ class LocalWiring:
         return self._until_s
 
     @contextlib.contextmanager
-    def _ports(self, profile: RequestProfile, say: Callable[[str], None]) -> Iterator[tuple[Ports, str]]:
+    def _ports(
+        self, profile: RequestProfile, say: Callable[[str], None], *, earlier: Mapping[str, float]
+    ) -> Iterator[tuple[Ports, str]]:
         """Give the outside world to a window, and the place of its record."""
         folder = self._options.results / window_name(self._host.now(), profile)
         store = FileStore(folder)
+        progress = WatchedProgress(say, clock_s=self._host.clock_s, earlier=earlier)
         with self._lock:
             ports = Ports(
                 engine=self._engine(folder),
                 load=HttpLoadDriver(keep_answers=self._options.keep_answers, chunk_times=self._options.chunk_times),
-                pages=HttpPages(),
+                pages=HttpPages(series=self._hooks.added.series),
                 prompts=LocalPrompts(self._root),
                 host=self._host,
                 store=store,
-                progress=_Progress(say),
+                progress=progress,
+                added=self._hooks.added,
             )
             try:
-                yield ports, short(store.path)
-            except KeyboardInterrupt:
+                with progress.shown(self._watch):
+                    yield ports, short(store.path)
+            except KeyboardInterrupt as error:
+                error.add_note(f"what was measured so far is in {short(store.path)}")
                 say(f"interrupted; what was measured so far is in {short(store.path)}")
                 say(f"to go on after its last whole round: the same run, and --specgate-resume={short(store.path)}")
                 raise
@@ -320,12 +362,6 @@ class LocalWiring:
                 notes=ServerNotes(state_folder(self._environment) / "servers", say=self._say, limits=limits),
                 memory=self._devices.memory,
                 say=self._say,
+                change=self._hooks.change,
             )
         )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Progress:
-    """Port `Progress`: hands lines on."""
-
-    say: Callable[[str], None]

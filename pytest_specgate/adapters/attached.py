@@ -129,6 +129,10 @@ class AttachingEngine:
         if not any(arm.name in self._addresses for arm in pair.arms):
             self._launcher.check_pair(pair)
 
+    def changed_command(self, arm: Arm) -> str:
+        """Return what the project makes of the command of an arm; empty for an attached one, which is not started."""
+        return "" if arm.name in self._addresses else self._launcher.changed_command(arm)
+
     @contextlib.contextmanager
     def start(self, arm: Arm) -> Iterator[Server]:
         """Use an arm's server: an attached one must answer, another is launched, and stopped at the end.

@@ -66,6 +66,7 @@ SMOLLM2 = EmbeddedModel(
 )
 EMBEDDED_MODELS: Mapping[str, EmbeddedModel] = {SMOLLM2.name: SMOLLM2}
 EMBEDDED_MODEL = EMBEDDED_PREFIX + SMOLLM2.name
+"""The model that `specgate prepare-model` makes, as an arm names it: ``Arm("off", model=EMBEDDED_MODEL)``."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pytest_specgate.core.counters import CounterPage, Sample
 from pytest_specgate.core.errors import ScrapeError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pydantic import JsonValue
 
@@ -42,7 +42,7 @@ _TEMPLATE_FIELDS = frozenset(
 _NAME = re.compile(r"[{\s]")
 
 
-def parse_page(text: str, *, version: str | None = None) -> CounterPage:
+def parse_page(text: str, *, version: str | None = None, series: Collection[str] = ()) -> CounterPage:
     """Return the wanted series of an exposition page.
 
     Only lines of wanted series are parsed, so that a line nobody needs can break nothing.
@@ -50,6 +50,7 @@ def parse_page(text: str, *, version: str | None = None) -> CounterPage:
     Args:
         text: the page.
         version: of the server, where it is known.
+        series: names of further series that are kept where they can be read; where not, the page says why.
 
     Raises:
         ScrapeError: the page has no series of vLLM, or a wanted one cannot be read, is twice there, NaN or infinite.
@@ -57,7 +58,24 @@ def parse_page(text: str, *, version: str | None = None) -> CounterPage:
     lines = [line.strip() for line in text.split("\n")]
     if not any(line.startswith("vllm:") for line in lines):
         raise ScrapeError("/metrics has no vllm: series: is this a vLLM server, started without --disable-log-stats?")
-    wanted = "".join(f"{line}\n" for line in lines if _NAME.split(line, maxsplit=1)[0] in counters.WANTED)
+    named = [(_NAME.split(line, maxsplit=1)[0], line) for line in lines]
+    samples = _samples(line for name, line in named if name in counters.WANTED)
+    unreadable: dict[str, str] = {}
+    for wanted in sorted(set(series) - counters.WANTED):
+        try:
+            samples += _samples(line for name, line in named if name == wanted)
+        except ScrapeError as error:
+            unreadable[wanted] = str(error)
+    return CounterPage(samples=samples, version=version, unreadable=unreadable)
+
+
+def _samples(lines: Iterable[str]) -> tuple[Sample, ...]:
+    """Parse lines of series.
+
+    Raises:
+        ScrapeError: one cannot be read, is twice there, NaN or infinite.
+    """
+    wanted = "".join(f"{line}\n" for line in lines)
     try:
         found = [sample for family in text_string_to_metric_families(wanted) for sample in family.samples]
     except ValueError as error:
@@ -65,7 +83,7 @@ def parse_page(text: str, *, version: str | None = None) -> CounterPage:
     samples = tuple(_sample(sample.name, dict(sample.labels), float(sample.value)) for sample in found)
     if len({(sample.name, frozenset(sample.labels.items())) for sample in samples}) < len(samples):
         raise ScrapeError("/metrics has a series twice, so no total can be formed")
-    return CounterPage(samples=samples, version=version)
+    return samples
 
 
 def _sample(name: str, labels: dict[str, str], value: float) -> Sample:
@@ -83,17 +101,19 @@ class HttpPages:
 
     Args:
         settle_s: how long to wait for counters to agree with the client, in seconds.
+        series: names of the series that are kept besides those that every record has.
     """
 
-    def __init__(self, *, settle_s: float = _SETTLE_S) -> None:
+    def __init__(self, *, settle_s: float = _SETTLE_S, series: Collection[str] = ()) -> None:
         self._settle_s = settle_s
+        self._series = series
 
     def counters(self, server: Server) -> CounterPage:
         """Scrape ``/metrics`` once."""
         return self._page(server, version=self._version(server))
 
     def _page(self, server: Server, *, version: str | None) -> CounterPage:
-        return parse_page(self._text(server, "/metrics"), version=version)
+        return parse_page(self._text(server, "/metrics"), version=version, series=self._series)
 
     def _version(self, server: Server) -> str | None:
         """Return the server's version, for messages; a server that does not tell it lacks nothing else."""

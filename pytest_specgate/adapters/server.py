@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from pytest_specgate.adapters import engines
+from pytest_specgate.adapters.commands import PORT, Command, unchanged
 from pytest_specgate.adapters.devices import refuse_busy, require_released
 from pytest_specgate.adapters.leftovers import Leftovers
 from pytest_specgate.adapters.listeners import answers, held_by_others, holder_of, require_free
@@ -23,7 +24,7 @@ from pytest_specgate.adapters.models import resolve_model, served_name
 from pytest_specgate.adapters.processes import DEFAULT_LIMITS, Child, StopLimits, ended_by_signals
 from pytest_specgate.adapters.readiness import Waiting, wait_ready
 from pytest_specgate.adapters.running import RunningServer, noted
-from pytest_specgate.core.confounds import differing
+from pytest_specgate.core.confounds import CHANGED_COMMAND, differing
 from pytest_specgate.core.errors import ServerError, ServerStartError, UsageError
 from pytest_specgate.core.redaction import redacted, secrets_of
 from pytest_specgate.core.secret_words import redacted_command, secrets_of_environment, secrets_of_words
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pytest_specgate.adapters.locks import MachineLock
     from pytest_specgate.adapters.state import Note, ServerNotes
     from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.ports import ChangedCommand
 
 _MODULE = ("-m", "vllm.entrypoints.openai.api_server")
 _QUIET = {
@@ -70,6 +72,7 @@ class EngineOptions:
         notes: where running servers are noted, and what killed runs left behind is ended; `None`: nowhere.
         memory: of the devices that servers use; `None`: nothing is known of it.
         say: shows a line to the user.
+        change: changes the command of an arm, for a project that has it wrapped.
     """
 
     python: Path
@@ -85,6 +88,7 @@ class EngineOptions:
     notes: ServerNotes | None = None
     memory: DeviceMemory | None = None
     say: Callable[[str], None] = _silent
+    change: Callable[[Arm, Sequence[str]], ChangedCommand | None] = unchanged
 
 
 class VllmEngine:
@@ -102,6 +106,8 @@ class VllmEngine:
     def facts(self, arm: Arm) -> dict[str, JsonValue]:
         """Return what is known of the install of the engine that an arm uses."""
         own = engines.build_environment({**self._options.environment, **self._environment(arm)})
+        if change := self.changed_command(arm):
+            own[CHANGED_COMMAND] = change
         if self._options.command:
             return {"command": redacted_command(self._options.command), **own}
         return {**self._probe(self._python(arm)), **own}
@@ -117,8 +123,18 @@ class VllmEngine:
             engines.require_vllm(self._python(arm), self._probe(self._python(arm)))
         elif arm.python is not None:
             raise UsageError(f"arm {arm.name} names an engine of its own, which --specgate-engine-command overrides")
-        elif shutil.which(self._launcher(arm)[0], path={**self._options.environment, **arm.env}.get("PATH")) is None:
+        elif not self._is_program(self._launcher(arm)[0], arm):
             raise UsageError(f"--specgate-engine-command: there is no program {self._launcher(arm)[0]!r}")
+        changed = self._command(arm).changed
+        if changed is not None and not self._is_program(changed.words[0], arm):
+            raise UsageError(f"{changed.by} starts {changed.words[0]!r} for arm {arm.name}: there is no such program")
+
+    def _is_program(self, word: str, arm: Arm) -> bool:
+        return shutil.which(word, path={**self._options.environment, **arm.env}.get("PATH")) is not None
+
+    def changed_command(self, arm: Arm) -> str:
+        """Return what the project makes of the command of an arm, without secrets; empty where it changes nothing."""
+        return self._command(arm).change
 
     def check_pair(self, pair: ArmPair) -> None:
         """Refuse a pair whose arms vary the engine but would run the same one.
@@ -189,8 +205,9 @@ class VllmEngine:
     def _running(self, arm: Arm, *, port: int) -> Iterator[RunningServer]:
         started = time.monotonic()
         url, model = f"http://127.0.0.1:{port}", served_name(arm.model)
-        command = self._as_typed(arm, self._environment(arm), port=port)
-        child = self._child(arm, port=port, command=command)
+        own = self._command(arm).at(port)
+        command = self._as_typed(own, self._environment(arm))
+        child = self._child(arm, own, command=command)
         with self._noting(child, command) as note, self._stopped(child):
             try:
                 waiting = Waiting(
@@ -199,7 +216,7 @@ class VllmEngine:
                     say=lambda line: self._options.say(f"{arm.name}: {line}"),
                 )
                 wait_ready(waiting, url=url, model=model, limit_s=self._options.start_limit_s)
-                if not self._options.command or _runs_python(child):
+                if not (self._options.command or own.changed) or _runs_python(child):
                     _refuse_stranger(child, port)
             except ServerStartError as error:
                 error.command = command
@@ -218,15 +235,15 @@ class VllmEngine:
             with self._options.leftovers.kept(lambda: bool(child.processes())):
                 child.stop()
 
-    def _child(self, arm: Arm, *, port: int, command: str) -> Child:
+    def _child(self, arm: Arm, own: Command, *, command: str) -> Child:
         self._starts += 1
         environment = {**self._options.environment, **self._environment(arm)}
         try:
             child = Child(
-                [*self._launcher(arm), *self._arguments(arm, port=port)],
+                own.words,
                 environment=environment,
                 log=self._options.log_folder / f"server-{self._starts:02d}-{arm.name}.log",
-                secrets=self._secrets(arm, environment),
+                secrets=self._secrets(arm, own, environment),
                 limits=self._options.limits,
             )
         except OSError as error:
@@ -250,13 +267,14 @@ class VllmEngine:
             if not child.processes():
                 note.remove()
 
-    def _secrets(self, arm: Arm, environment: Mapping[str, str]) -> list[str]:
+    def _secrets(self, arm: Arm, own: Command, environment: Mapping[str, str]) -> list[str]:
         """Return the secret texts that a server is given, whoever gives them, longest first."""
         given = dataclasses.replace(arm, env={**self._options.variables, **arm.env})
         found = {
             *secrets_of(given),
             *secrets_of_words(self._options.arguments, lists=True),
             *secrets_of_words(self._options.command),
+            *own.secrets,
             *secrets_of_environment(environment),
         }
         return sorted(found, key=lambda text: (-len(text), text))
@@ -276,17 +294,20 @@ class VllmEngine:
         # Tests and self-tests name our own modules; they live where this process found them.
         return (sys.executable if program in {"python", "python3"} else program, *rest)
 
-    def _arguments(self, arm: Arm, *, port: int) -> list[str]:
+    def _command(self, arm: Arm) -> Command:
+        """Return what is started for an arm, the port left open."""
         model = resolve_model(arm.model, environment=self._options.environment)
-        own = ["--model", model, "--served-model-name", served_name(arm.model)]
-        place = ["--host", "127.0.0.1", "--port", str(port)]
-        return [*own, *place, *self._options.arguments, *engine_flags(arm.args)]
+        own = ("--model", model, "--served-model-name", served_name(arm.model))
+        place = ("--host", "127.0.0.1", "--port", PORT)
+        arguments = (*own, *place, *self._options.arguments, *engine_flags(arm.args))
+        command = Command(tuple(self._launcher(arm)), arguments)
+        return dataclasses.replace(command, changed=self._options.change(arm, command.words))
 
-    def _as_typed(self, arm: Arm, environment: Mapping[str, str], *, port: int) -> str:
+    @staticmethod
+    def _as_typed(own: Command, environment: Mapping[str, str]) -> str:
         """Return the command as a user would type it, without secrets."""
         settings = [shlex.quote(f"{name}={redacted(value, name=name)}") for name, value in environment.items()]
-        launcher = redacted_command(self._launcher(arm))
-        return " ".join([*settings, launcher, redacted_command(self._arguments(arm, port=port), lists=True)])
+        return " ".join([*settings, own.typed])
 
     def _environment(self, arm: Arm) -> dict[str, str]:
         """Return what is set for an arm besides what this process has; the arm's own values win."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.adapters.baseline_files import BaselineFolder, sha256_of_file
 from pytest_specgate.cli.command import EXIT_INVALID, EXIT_NOT_PROVED, EXIT_OK, EXIT_USAGE, say
-from pytest_specgate.cli.records import record_at
+from pytest_specgate.cli.records import opened_record
 from pytest_specgate.core.baseline_update import Acceptance, plan_update
 from pytest_specgate.core.errors import InvalidError, RecordError, UsageError, nearest
 from pytest_specgate.core.redaction import redacted_text
@@ -93,7 +93,11 @@ def diff(arguments: argparse.Namespace, folder: Path) -> int:
         UsageError: the record claims nothing of a baseline, or options contradict each other.
         RecordError: a file is broken.
     """
-    planned = _planned(arguments, folder, reason="not accepted yet")
+    with opened_record(arguments.record) as (record, path):
+        return _diff(arguments, _planned(arguments, folder, record, path, reason="not accepted yet"))
+
+
+def _diff(arguments: argparse.Namespace, planned: _Planned) -> int:
     refused = (*planned.refusals, *planned.regressions)
     if arguments.json:
         say(_as_json(planned, refused, written=False))
@@ -114,7 +118,12 @@ def accept(arguments: argparse.Namespace, folder: Path) -> int:
             written.
         RecordError: a file is broken.
     """
-    planned = _planned(arguments, folder, reason=_reason(arguments.reason))
+    reason = _reason(arguments.reason)
+    with opened_record(arguments.record) as (record, path):
+        return _accept(arguments, _planned(arguments, folder, record, path, reason=reason))
+
+
+def _accept(arguments: argparse.Namespace, planned: _Planned) -> int:
     refused = planned.refusals if arguments.accept_regression else (*planned.refusals, *planned.regressions)
     if not arguments.json:
         _show(planned)
@@ -143,11 +152,10 @@ def _reason(text: str) -> str:
     return redacted_text(found)
 
 
-def _planned(arguments: argparse.Namespace, folder: Path, *, reason: str) -> _Planned:
+def _planned(arguments: argparse.Namespace, folder: Path, record: WindowRecord, path: Path, *, reason: str) -> _Planned:
     """Work out what a record changes, without writing anything."""
     if arguments.new_anchor and not arguments.replace:
         raise UsageError("--new-anchor forgets the first window, which only --replace does: give both")
-    record, path = record_at(arguments.record)
     _refuse_odd_folder(record, path)
     how = Acceptance(
         mode="replace" if arguments.replace else "append",

@@ -19,10 +19,12 @@ from pytest_specgate.core.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from pytest_specgate.core.bench_serve import BenchResult
     from pytest_specgate.core.comparison import Comparison
     from pytest_specgate.core.comparison_claims import Claims
+    from pytest_specgate.core.metric_definitions import MetricDefinition
     from pytest_specgate.core.records import WindowRecord
 
     Window: TypeAlias = WindowRecord | BenchResult
@@ -68,15 +70,31 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_specgate.core.comparison_claims import claims_of  # noqa: PLC0415  - see the package's docstring
+    from pytest_specgate.core.metrics import with_added  # noqa: PLC0415  - see the package's docstring
+    from pytest_specgate.reporting.baselines import one_line  # noqa: PLC0415  - likewise
+
+    try:
+        files = [_file(path) for path in (arguments.reference, arguments.candidate)]
+        windows = [_read(path, read_text(path)) for path in files]
+        with with_added(_added(windows)):
+            return _told(arguments, files, windows)
+    except (UsageError, RecordError) as error:
+        raise UsageError(one_line(str(error))) from error
+
+
+def _added(windows: Sequence[Window]) -> Sequence[MetricDefinition]:
+    """Return the metrics that the projects of some windows have added; of one name that of the reference."""
+    found = [one for window in windows for one in getattr(window, "added_metrics", ())]
+    return [*{one.name: one for one in reversed(found)}.values()][::-1]
+
+
+def _told(arguments: argparse.Namespace, files: Sequence[Path], windows: Sequence[Window]) -> int:
+    from pytest_specgate.core.comparison_claims import claims_of  # noqa: PLC0415  - likewise
     from pytest_specgate.reporting.baselines import one_line  # noqa: PLC0415  - likewise
     from pytest_specgate.reporting.comparison import comparison_json, comparison_lines  # noqa: PLC0415  - likewise
 
     claims = claims_of(cross_window=arguments.cross_window, source=arguments.source, margins=arguments.margin)
-    try:
-        found = _compared(arguments, claims)
-    except UsageError as error:
-        raise UsageError(one_line(str(error))) from error
+    found = _compared(arguments, files, windows, claims)
     paths = {"reference": str(arguments.reference), "candidate": str(arguments.candidate)}
     if arguments.json:
         stored = {"files": paths, **comparison_json(found)}
@@ -86,20 +104,21 @@ def _run(arguments: argparse.Namespace) -> int:
     return _status(found)
 
 
-def _compared(arguments: argparse.Namespace, claims: Claims) -> Comparison:
+def _compared(
+    arguments: argparse.Namespace, files: Sequence[Path], windows: Sequence[Window], claims: Claims
+) -> Comparison:
     from pytest_specgate.core.records import WindowRecord  # noqa: PLC0415  - likewise
     from pytest_specgate.core.result_comparison import compare_results  # noqa: PLC0415  - likewise
     from pytest_specgate.core.window_comparison import compare_windows  # noqa: PLC0415  - likewise
 
-    files = [_file(path) for path in (arguments.reference, arguments.candidate)]
-    reference, candidate = (_read(path, read_text(path)) for path in files)
+    reference, candidate = windows
     twice = reference == candidate
     if isinstance(reference, WindowRecord) and isinstance(candidate, WindowRecord):
         if arguments.varies:
             raise UsageError("--varies is about the metadata of result files, and window records have none")
         return compare_windows(reference, candidate, claims, mode=arguments.mode, twice=twice)
     if isinstance(reference, WindowRecord) or isinstance(candidate, WindowRecord):
-        record, result = files if isinstance(reference, WindowRecord) else files[::-1]
+        record, result = files if isinstance(reference, WindowRecord) else reversed(files)
         raise UsageError(
             f"{record} is a window record and {result} a result of `vllm bench serve`: their figures are measured in "
             "two ways, so compare two of one kind"

@@ -17,7 +17,7 @@ from pytest_specgate.cli.command import (
     Command,
     say,
 )
-from pytest_specgate.cli.records import record_at
+from pytest_specgate.cli.records import opened_record
 from pytest_specgate.core.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
@@ -64,22 +64,30 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print the verdicts as one JSON list; changes and limits as fractions; an INVALID verdict has"
         ' "valid": false and no figures, and so has a gate of --gates that is not judged',
     )  # fmt: skip
+    parser.add_argument(
+        "-v", "--verbose", action="store_true",
+        help="show what each boot measured, too, and how its server was started, as `pytest -v` does",
+    )  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.option and arguments.gates is None:
+        raise UsageError("--option is for the pytest that reads --gates: name a gate file, too")
+    with opened_record(arguments.record) as (record, path):
+        return _judged(arguments, record, path)
+
+
+def _judged(arguments: argparse.Namespace, record: WindowRecord, path: Path) -> int:
     from pytest_specgate.core.judge import judge  # noqa: PLC0415  - see the package's docstring
     from pytest_specgate.reporting.messages import Judged  # noqa: PLC0415  - likewise
 
-    if arguments.option and arguments.gates is None:
-        raise UsageError("--option is for the pytest that reads --gates: name a gate file, too")
-    record, path = record_at(arguments.record)
     gates, unjudged = (_own_gates(record, path), []) if arguments.gates is None else _other_gates(arguments, record)
     entries = [Judged(gate, judge(gate, record)) for gate in gates]
     verdicts = [verdict for entry in entries for verdict in entry.verdicts]
     if arguments.json:
         say(_as_json(record, verdicts, unjudged=unjudged))
     else:
-        _tell(record, entries, path=path)
+        _tell(record, entries, path=path, verbose=arguments.verbose)
         say(_last_line(record, verdicts, unjudged=unjudged))
     return _status(verdicts, whole=record.finished and not unjudged)
 
@@ -129,8 +137,9 @@ def _as_json(record: WindowRecord, verdicts: Sequence[Verdict], *, unjudged: Seq
     return json.dumps(listed, indent=2)
 
 
-def _tell(record: WindowRecord, entries: Sequence[Judged], *, path: Path) -> None:
+def _tell(record: WindowRecord, entries: Sequence[Judged], *, path: Path, verbose: bool) -> None:
     from pytest_specgate.reporting.baselines import one_line  # noqa: PLC0415  - likewise
+    from pytest_specgate.reporting.layout import Detail, View  # noqa: PLC0415  - likewise
     from pytest_specgate.reporting.messages import failure_text, window_lines  # noqa: PLC0415  - likewise
 
     for entry in entries:
@@ -141,7 +150,8 @@ def _tell(record: WindowRecord, entries: Sequence[Judged], *, path: Path) -> Non
                 say(failure_text(verdict, gate=entry.gate, record=record, record_path=str(path), again=again))
                 say("")
     pairs = _pairs(record, entries)
-    say("\n".join(window_lines(record, pairs=pairs, judged=entries, record_path=str(path))))
+    view = View(Detail.LONG if verbose else Detail.NORMAL)
+    say("\n".join(window_lines(record, pairs=pairs, judged=entries, record_path=str(path), view=view)))
 
 
 def _last_line(record: WindowRecord, verdicts: Sequence[Verdict], *, unjudged: Sequence[_Unjudged]) -> str:

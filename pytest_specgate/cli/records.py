@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from pytest_specgate.core.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pytest_specgate.core.records import WindowRecord
@@ -30,3 +32,24 @@ def record_at(given: Path) -> tuple[WindowRecord, Path]:
         return load_record(path), path
     except RecordError as error:
         raise UsageError(str(error)) from error
+
+
+@contextlib.contextmanager
+def opened_record(given: Path) -> Iterator[tuple[WindowRecord, Path]]:
+    """Read a window record, and know the metrics that its project has added while a block lasts.
+
+    Args:
+        given: the file, or the folder that it lies in.
+
+    Raises:
+        UsageError: there is none, or it cannot be read.
+    """
+    from pytest_specgate.core.metrics import with_added  # noqa: PLC0415  - see the package's docstring
+
+    record, path = record_at(given)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(with_added(record.added_metrics))
+        except RecordError as error:
+            raise UsageError(f"{path}: {error}") from error
+        yield record, path

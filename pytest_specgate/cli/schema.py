@@ -1,4 +1,4 @@
-"""`specgate schema`: the JSON schema of what is stored, for tools in other languages."""
+"""`specgate schema`: the JSON schema of what is stored and reported, for tools in other languages."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _KINDS: Final = {
     "record": "what a window measured, and its verdicts: specgate-results/*/record.json",
     "baseline": "what was accepted for one gate on one class of machine: baselines/HOST-CLASS/GATE.json",
     "noise": "the calibrations of one class of machine: baselines/HOST-CLASS/noise.json",
+    "report": "what came of a run: the file of --specgate-json, and what `specgate report --json` prints",
 }
 
 
@@ -36,7 +37,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="schema",
-    summary="print the JSON schema of records, baselines or calibrations",
+    summary="print the JSON schema of records, baselines, calibrations or reports",
     description="Print the JSON schema (draft 2020-12) of a file that gates write, as this version writes and reads it:"
     " every key with its type and meaning. The same files lie in docs/schema. Exit status: 0 printed, 2 wrong usage.",
     add_arguments=_add_arguments,

@@ -307,7 +307,7 @@ def _heard(line: str) -> str:
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:
     """Return the variables without what steers pytest or the plugin: they are meant for the user's own gates."""
-    steering = ("PYTEST_", "SPECGATE_")
+    steering = ("PYTEST_", "SPECGATE_", "GITHUB_STEP_SUMMARY")
     return {name: value for name, value in given.items() if name in _KEPT_VARIABLES or not name.startswith(steering)}
 
 

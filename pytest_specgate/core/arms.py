@@ -192,7 +192,7 @@ class ArmPair:
         candidate: the arm judged.
         varies: dotted paths in which the two may, and must, differ: ``"args.speculative_config"``, ``"engine"``.
         profile: the load.
-        rounds: boots of each arm at most (n_max): 1, 2, 3 or an even number.
+        rounds: boots of each arm at most (n_max), 6 by default: 1, 2, 3 or an even number.
         allow_engine_differences: engine-induced differences that are known, by their id in reports or the beginning of
             its path, with the reason why they do no harm: ``{"scheduler_config.async_scheduling": "off on a CPU"}``.
             Others make the pair INVALID under ``--specgate-strict``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core.baseline_offer import definition_of, shortened_profile
+from pytest_specgate.core.baseline_offer import METRIC, definition_of, shortened_profile
 from pytest_specgate.core.baselines import (
     FOREIGN_HOST,
     NO_BASELINE,
@@ -72,7 +72,7 @@ def known_baseline(  # noqa: PLR0913  - the claim, the file, and where both are
     problem = (
         _foreign(file, host_class)
         or _formula(entry)
-        or _other_arms(known, definition_of(gate.pair, settings))
+        or _other_arms(known, definition_of(gate.pair, settings, metric=threshold.row))
         or _other_load({name: known.profile.get(name, _UNSET) for name in mine}, mine)
     )
     return known.model_copy(update={"problem": problem})
@@ -118,9 +118,12 @@ def _formula(entry: BaselineEntry) -> Failure | None:
 
 def _other_arms(known: KnownBaseline, mine: Mapping[str, JsonValue]) -> Failure | None:
     """Return in what the arms of a baseline differ from today's, `None` if in nothing."""
-    detail = "\n".join(differing_lines(known.definition, mine))
-    text = f"the arms of this baseline are not those of today: {ANEW}"
-    return Failure(reason=OTHER_DEFINITION, message=text, detail=detail) if detail else None
+    lines = list(differing_lines(known.definition, mine))
+    if lines and all(line.startswith(METRIC) for line in lines):
+        text = f"the project defines the metric of this baseline otherwise today: {ANEW}"
+    else:
+        text = f"the arms of this baseline are not those of today: {ANEW}"
+    return Failure(reason=OTHER_DEFINITION, message=text, detail="\n".join(lines)) if lines else None
 
 
 def _other_load(stored: Mapping[str, JsonValue], mine: Mapping[str, JsonValue]) -> Failure | None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import TYPE_CHECKING, Final
+
+from pydantic import ValidationError
 
 from pytest_specgate.core.baselines import AcceptedWindow, BaselineValues
 from pytest_specgate.core.confounds import BUILD
-from pytest_specgate.core.errors import InvalidError
+from pytest_specgate.core.errors import InvalidError, RecordError
 from pytest_specgate.core.levels import level_label
+from pytest_specgate.core.metric_definitions import MetricDefinition
 from pytest_specgate.core.metrics import DEFINITION_VERSION, measure
 from pytest_specgate.core.profile import same, sha256_of
 from pytest_specgate.core.redaction import redacted_arm
@@ -20,11 +24,15 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.metrics import Metric
     from pytest_specgate.core.records import BootRecord, WindowRecord
     from pytest_specgate.core.thresholds import BaselineThreshold
 
 _UNCOMPARED: Final = ("client_version",)
 """Fields of a load that may change between windows: versions of libraries that send it, which a baseline outlives."""
+
+METRIC: Final = "metric"
+"""Key of an added metric in what a pair compares."""
 
 _LONG: Final = 4
 _SIDES: Final = ("reference", "candidate")
@@ -86,7 +94,7 @@ def offer(pair: ArmPair, threshold: BaselineThreshold, record: WindowRecord) -> 
             reference=tuple(value for value, _ in reference),
             candidate=tuple(value for value, _ in candidate),
         ),
-        definition=definition_of(pair, record.settings),
+        definition=definition_of(pair, record.settings, metric=threshold.row),
         profile=observed_profile(rounds[0][0]),
         samples=min(n for _, n in (*reference, *candidate)),
     )
@@ -108,15 +116,41 @@ def _figure(arm: Arm, boot: BootRecord, threshold: BaselineThreshold, record: Wi
     return found.value, found.n
 
 
-def definition_of(pair: ArmPair, settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def definition_of(
+    pair: ArmPair, settings: Mapping[str, JsonValue], *, metric: Metric | None = None
+) -> dict[str, JsonValue]:
     """Return what a pair compares: both arms but for their names and installs, and what every server was given.
 
-    Installs of the engine are left out, since baselines are there to be compared across them.
+    Installs of the engine are left out, since baselines are there to be compared across them. A metric that the project
+    has added belongs to it: nothing else tells a later reader what its figures are.
     """
     reference, candidate = (
         {path: value for path, value in redacted_arm(arm).flat().items() if path != "engine"} for arm in pair.arms
     )
-    return {"reference": reference, "candidate": candidate, "varies": list(pair.paths), "settings": dict(settings)}
+    found: dict[str, JsonValue] = {
+        "reference": reference,
+        "candidate": candidate,
+        "varies": list(pair.paths),
+        "settings": dict(settings),
+    }
+    added = metric.definition if metric is not None else None
+    return found if added is None else {**found, METRIC: added.compared}
+
+
+def added_metrics_of(definition: Mapping[str, JsonValue]) -> tuple[MetricDefinition, ...]:
+    """Return the added metric that `definition_of` has put into a definition; empty where there is none.
+
+    Raises:
+        RecordError: what stands there is none.
+    """
+    if METRIC not in definition:
+        return ()
+    try:
+        return (MetricDefinition.model_validate_json(json.dumps(definition[METRIC])),)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise RecordError(f"the definition of an added metric cannot be read: {place}: {first['msg']}") from error
 
 
 def observed_profile(boot: BootRecord) -> dict[str, JsonValue]:

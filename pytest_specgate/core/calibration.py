@@ -19,7 +19,8 @@ from pytest_specgate.core.confounds import BUILD
 from pytest_specgate.core.declared import FreeJson
 from pytest_specgate.core.errors import InvalidError, RecordError
 from pytest_specgate.core.levels import level_id
-from pytest_specgate.core.metrics import DEFINITION_VERSION, METRICS, measure, metric
+from pytest_specgate.core.metric_definitions import MetricDefinition
+from pytest_specgate.core.metrics import DEFINITION_VERSION, METRICS, added_definitions, measure, rows
 from pytest_specgate.core.noise import arm_noise
 from pytest_specgate.core.profile import sha256_of
 from pytest_specgate.core.records import ArmNoise
@@ -69,11 +70,21 @@ class CalibrationWindow(Stored):
         measured_at: wall-clock time of its start, ISO 8601 with zone.
         engine: build of the engine that served it.
         values: of every boot, in the order in which they ran, by point and metric, in the metric's unit.
+        added_metrics: definitions of the metrics that the project had added.
     """
 
     measured_at: str
     engine: dict[str, FreeJson]
     values: dict[str, dict[str, tuple[float, ...]]]
+    added_metrics: tuple[MetricDefinition, ...] = ()
+
+    def values_of(self, name: str, *, at: str, definition: MetricDefinition | None) -> tuple[float, ...]:
+        """Return the values of a metric at a point; none of one that was defined otherwise."""
+        return self.values.get(at, {}).get(name, ()) if _alike(self.definition(name), definition) else ()
+
+    def definition(self, name: str) -> MetricDefinition | None:
+        """Return how an added metric was defined; `None` for one of the table."""
+        return next((one for one in self.added_metrics if one.name == name), None)
 
 
 class ArmCalibration(Stored):
@@ -138,7 +149,7 @@ class NoiseBook(Stored):
             RecordError: a figure does not follow from the values beside it.
         """
         for entry in self.arms:
-            if not _alike(entry.noise, figures(entry.windows)):
+            if not _close(entry.noise, figures(entry.windows)):
                 raise RecordError(
                     f"the noise of arm {entry.arm} does not follow from its windows: the file was edited by hand"
                 )
@@ -165,7 +176,12 @@ class NoiseBook(Stored):
         return tuple(noise for arm, known in found if known is not None for noise in _noises(arm, profile, known))
 
 
-def _alike(stored: Figures, computed: Figures) -> bool:
+def _alike(one: MetricDefinition | None, other: MetricDefinition | None) -> bool:
+    """Whether values by two definitions are of one metric: that of the table, or one that was added."""
+    return (one and one.compared) == (other and other.compared)
+
+
+def _close(stored: Figures, computed: Figures) -> bool:
     """Whether figures are the same but for the last digits, which depend on the mathematical library."""
     one, other = (
         {(point, name): row for point, rows in found.items() for name, row in rows.items()}
@@ -185,8 +201,11 @@ def _place(entry: ArmCalibration) -> tuple[str, ...]:
 
 
 def _noises(arm: Arm, profile: RequestProfile, known: ArmCalibration) -> Iterator[ArmNoise]:
+    here = {one.name: one for one in added_definitions()}
     for at in profile.points:
         for name, figure in known.noise.get(level_id(at), {}).items():
+            if not _alike(_latest(name, known.windows), here.get(name)):
+                continue
             yield ArmNoise(
                 arm=arm.name,
                 at=at,
@@ -211,24 +230,30 @@ def figures(windows: Sequence[CalibrationWindow]) -> dict[str, dict[str, NoiseFi
     found: dict[str, dict[str, NoiseFigure]] = {}
     for point in sorted({point for window in windows for point in window.values}):
         names = sorted({name for window in windows for name in window.values.get(point, {})})
-        rows = {
-            name: _figure(name, [window.values.get(point, {}).get(name, ()) for window in windows]) for name in names
-        }
-        found[point] = {name: row for name, row in rows.items() if row is not None}
+        known = {name: _figure(name, windows, at=point) for name in names}
+        found[point] = {name: figure for name, figure in known.items() if figure is not None}
     return found
 
 
-def _figure(name: str, values: Sequence[Sequence[float]]) -> NoiseFigure | None:
+def _figure(name: str, windows: Sequence[CalibrationWindow], *, at: str) -> NoiseFigure | None:
+    """Return the noise of a metric as it was last defined; earlier values of another definition are left out."""
+    definition = _latest(name, windows)
+    unit = definition.unit if definition else METRICS[name].unit if name in METRICS else None
+    values = (window.values_of(name, at=at, definition=definition) for window in windows)
     used = [list(window) for window in values if len(window) >= 2]
-    if not used or (not _linear(name) and any(value <= 0 for window in used for value in window)):
+    linear = unit == "share"
+    if not used or (not linear and any(value <= 0 for window in used for value in window)):
         return None
-    scaled = used if _linear(name) else [[math.log(value) for value in window] for window in used]
+    scaled = used if linear else [[math.log(value) for value in window] for window in used]
     noise = arm_noise(scaled)
     return NoiseFigure(boots=sum(map(len, used)), sd=noise.sigma, df=noise.df)
 
 
-def _linear(name: str) -> bool:
-    return name in METRICS and metric(name).unit == "share"
+def _latest(name: str, windows: Sequence[CalibrationWindow]) -> MetricDefinition | None:
+    """Return how a metric was defined in the latest window that has it; `None` for one of the table."""
+    having = (window for window in reversed(windows) if any(name in point for point in window.values.values()))
+    latest = next(having, None)
+    return None if latest is None else latest.definition(name)
 
 
 def window_of(arm: Arm, record: WindowRecord) -> CalibrationWindow:
@@ -246,6 +271,7 @@ def window_of(arm: Arm, record: WindowRecord) -> CalibrationWindow:
         measured_at=record.created_at,
         engine={name: value for name, value in record.engine.get(arm.name, {}).items() if name in BUILD},
         values={level_id(at): _values(boots, record.profile, at=at) for at in record.profile.points},
+        added_metrics=record.added_metrics,
     )
 
 
@@ -268,7 +294,7 @@ def _refuse_invalid(arm: Arm, boots: Sequence[BootRecord], record: WindowRecord)
 
 def _values(boots: Sequence[BootRecord], profile: RequestProfile, *, at: Level) -> dict[str, tuple[float, ...]]:
     found: dict[str, tuple[float, ...]] = {}
-    for name, row in METRICS.items():
+    for name, row in rows().items():
         points = [boot.point(at) for boot in boots]
         values = [measure(name, point, profile).value for point in points if point is not None]
         known = tuple(value for value in values if value is not None)

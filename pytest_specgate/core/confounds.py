@@ -49,6 +49,12 @@ BUILD: Final = (
 )
 """Facts about an install that belong to its build, wherever it lies."""
 
+CHANGED_COMMAND: Final = "changed_command"
+"""Fact of an engine: what the project makes of the command that starts it."""
+
+STARTED_AS: Final = "started_as"
+"""Under this path the same stands among what a server resolved, so that servers are told apart by it."""
+
 _FOLLOWS: Final = {
     "block_size": ("cache_config.user_specified_block_size", "cache_config.effective_attention_block_size"),
     "max_model_len": ("cache_config.kv_cache_max_concurrency",),

@@ -30,7 +30,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from pytest_specgate.core.errors import ScrapeError
 from pytest_specgate.core.speculation import SpeculationDelta
@@ -77,14 +77,16 @@ class CounterPage(BaseModel):
     """The wanted series of one scrape of ``/metrics``.
 
     Attributes:
-        samples: the series, in the order of the page.
+        samples: the series, in the order of the page; those that added metrics read stand at the end.
         version: of the server, for messages; `None` when it is not known.
+        unreadable: why series that only an added metric reads could not be read, by name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     samples: tuple[Sample, ...]
     version: str | None = None
+    unreadable: dict[str, str] = Field(default_factory=dict)
 
     def has(self, name: str) -> bool:
         """Whether the page has any series of this exact name."""
@@ -94,10 +96,10 @@ class CounterPage(BaseModel):
         """Return the sum over all series of a name that carry the given labels.
 
         Raises:
-            ScrapeError: the page has no series of that name.
+            ScrapeError: the page has no series of that name, or they could not be read.
         """
         if not self.has(name):
-            raise self.lacks(name)
+            raise ScrapeError(self.unreadable[name]) if name in self.unreadable else self.lacks(name)
         return math.fsum(sample.value for sample in self._named(name, labels))
 
     def lacks(self, *names: str) -> ScrapeError:

@@ -29,13 +29,14 @@ def boot_seconds(arms: Iterable[Arm], record: WindowRecord) -> dict[str, float] 
     # What a record keeps of an arm has no secrets.
     found: dict[str, float] = {}
     for arm in arms:
-        times = [_seconds(boot) for boot in record.boots_of(arm.name) if boot.failure is None and boot.ended_at]
+        times = [seconds_of(boot) for boot in record.boots_of(arm.name) if boot.failure is None and boot.ended_at]
         if known.get(arm.name) != redacted_arm(arm).key or not times:
             return None
         found[arm.name] = math.fsum(times) / len(times)
     return found
 
 
-def _seconds(boot: BootRecord) -> float:
+def seconds_of(boot: BootRecord) -> float:
+    """Return how long a boot took that has told its end, from before its start to after its end."""
     began, ended = (dt.datetime.fromisoformat(text) for text in (boot.started_at, boot.ended_at))
     return (ended - began).total_seconds()

@@ -146,6 +146,20 @@ def gap_mean(point: PointRecord, _: RequestProfile) -> Estimate:
     return Estimate(point.gaps.sum_s / point.gaps.count, point.gaps.count)
 
 
+def stored(name: str) -> Estimator:
+    """Take the value that was computed when the point was measured, by a function that nobody may have now."""
+
+    def compute(point: PointRecord, _: RequestProfile) -> Estimate:
+        found = point.added.get(name)
+        if found is None:
+            raise NotMeasuredError("it was not computed when this was measured")
+        if found.value is None:
+            raise NotMeasuredError(found.missing or "nothing tells why")
+        return Estimate(found.value, found.n)
+
+    return compute
+
+
 def of_counters(reading: Reading) -> Estimator:
     """Read a server's counters; what they cannot say is not measured."""
 

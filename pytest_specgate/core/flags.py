@@ -115,7 +115,8 @@ def _of_load(threshold: Threshold, rounds: Rounds) -> Iterator[str]:
             f"up with {threshold.at}, so latencies tell how long the point lasted"
         )
     reference, candidate = rounds.reference.bunched(), rounds.candidate.bunched()
-    if threshold.metric.startswith("ttft") and reference is not None and candidate is not None:
+    of_client = threshold.row.definition is None and threshold.metric.startswith("ttft")
+    if of_client and reference is not None and candidate is not None:
         yield (
             f"sends after the first wave that came in bunches: reference {100 * reference:.0f} %, candidate "
             f"{100 * candidate:.0f} %; where these differ, TTFT compares the rhythms of the arms and not only prefill"

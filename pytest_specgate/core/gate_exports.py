@@ -11,12 +11,13 @@ from pydantic import TypeAdapter, ValidationError
 from pytest_specgate.core.arms import Arm
 from pytest_specgate.core.errors import RecordError, UsageError
 from pytest_specgate.core.gate import Gate
+from pytest_specgate.core.metric_definitions import MetricDefinition
 from pytest_specgate.core.profile import RequestProfile, same
 from pytest_specgate.core.redaction import redacted_arm, redacted_profile
 from pytest_specgate.core.stored_gates import declared_pair, first_problem, stored_threshold, threshold_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pydantic import JsonValue
 
@@ -36,7 +37,14 @@ def exported(gate: Gate) -> dict[str, JsonValue]:
         "rounds": pair.rounds,
         "allow_engine_differences": dict(pair.allow_engine_differences),
         "thresholds": [stored_threshold(threshold) for threshold in gate.thresholds],
+        "added_metrics": [one.model_dump(mode="json") for one in _added(gate)],
     }
+
+
+def _added(gate: Gate) -> Iterator[MetricDefinition]:
+    """Yield the definitions of the added metrics that a gate names, each once."""
+    rows = {threshold.metric: threshold.row for threshold in gate.thresholds if hasattr(threshold, "row")}
+    yield from (row.definition for row in rows.values() if row.definition is not None)
 
 
 def _measured(pair: ArmPair) -> dict[str, JsonValue]:
@@ -52,7 +60,7 @@ def gate_on(record: WindowRecord, found: Mapping[str, Any]) -> Gate:
     """Return an exported gate on the pair of a record that it asks for; rounds and thresholds are its own.
 
     Raises:
-        UsageError: the record has no such pair; the first thing that differs is named.
+        UsageError: the record has no such pair, or defines a metric otherwise; the first thing that differs is named.
         RecordError: a pair of the record, or the exported gate, cannot be read.
     """
     names = [found[side]["name"] for side in ("reference", "candidate")]
@@ -60,6 +68,7 @@ def gate_on(record: WindowRecord, found: Mapping[str, Any]) -> Gate:
     if stored is None:
         known = ", ".join(f"{one.candidate} against {one.reference}" for one in record.pairs) or "none"
         raise UsageError(f"it is on {names[1]} against {names[0]}, and the pairs of the record are: {known}")
+    _refuse_other_metrics(found, record)
     try:
         pair = declared_pair(stored, record)
         _refuse_others(found, _measured(pair))
@@ -69,6 +78,19 @@ def gate_on(record: WindowRecord, found: Mapping[str, Any]) -> Gate:
         return Gate(str(found["id"]), own, thresholds)
     except ValidationError as error:
         raise RecordError(f"gate {found['id']} cannot be read: {first_problem(error)}") from error
+
+
+def _refuse_other_metrics(wanted: Mapping[str, Any], record: WindowRecord) -> None:
+    """Name the first metric that the gate's project adds, and the record has not, or defines otherwise."""
+    known = {one.name: one for one in record.added_metrics}
+    for stored in wanted.get("added_metrics", ()):
+        one = MetricDefinition.model_validate_json(json.dumps(stored))
+        if one.name not in known:
+            raise UsageError(f"it names {one.name}, which its project adds, and which was not computed for the record")
+        for name, value in one.compared.items():
+            if (before := known[one.name].compared[name]) != value:
+                asked, had = json.dumps(value), json.dumps(before)
+                raise UsageError(f"{name} of metric {one.name} is {asked} in the gate, and {had} in the record")
 
 
 def _refuse_others(wanted: Mapping[str, Any], measured: Mapping[str, Any]) -> None:

@@ -1,31 +1,35 @@
 """The metric table: every figure that can be shown or gated, declared once.
 
 A value that could not be measured is `None` with a reason, never 0. Everything that names, checks, shows or stores
-metrics iterates over `METRICS`.
+metrics asks `metric` for one and `rows` for all: a project may have added some of its own, which are known while a
+block of `with_added` lasts. Their values were computed when they were measured, and are read from the points.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pytest_specgate.core import estimators
-from pytest_specgate.core.errors import UsageError, nearest
+from pytest_specgate.core.errors import RecordError, UsageError, nearest
 from pytest_specgate.core.estimators import needed
 from pytest_specgate.core.quantities import NotMeasuredError, decode_rate, e2e, first_text, tpot, ttft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from pytest_specgate.core.metric_definitions import MetricDefinition, Unit
     from pytest_specgate.core.profile import RequestProfile
     from pytest_specgate.core.records import PointRecord
 
 DEFINITION_VERSION: Final = 2
 """Raised when a formula changes: figures of different definitions are never compared."""
 
-Unit: TypeAlias = Literal["s", "tokens/s", "requests/s", "tokens/s/GPU", "tokens", "requests", "share", "events"]
 Direction: TypeAlias = Literal["higher", "lower", "neither"]
 Counted: TypeAlias = Literal["requests", "gaps", "decode steps", "drafts", "draft tokens"]
 
@@ -60,6 +64,7 @@ class Metric:
         needs_speculation: whether it exists in speculative arms only.
         per_chunk: whether it is of chunks, which hold several tokens under speculation: never gated across arms whose
             tokens per chunk differ.
+        definition: of a metric that a project has added; `None` for a row of the table.
     """
 
     name: str
@@ -69,12 +74,13 @@ class Metric:
     estimator: str
     formula: str
     weighting: str
-    source: Literal["client", "server counters"]
+    source: Literal["client", "server counters", "added"]
     compute: estimators.Estimator
     counted: Counted = "requests"
     minimum_n: int = 1
     needs_speculation: bool = False
     per_chunk: bool = False
+    definition: MetricDefinition | None = None
 
     @property
     def higher_is_better(self) -> bool:
@@ -267,6 +273,61 @@ HEADLINE: Final = ("output_throughput", "ttft_p50", "tpot_p50", "decode_rate_p50
 """The rows every table shows, gated or not."""
 
 
+_NOTHING: Final[Mapping[str, Metric]] = MappingProxyType({})
+_ADDED: Final[ContextVar[Mapping[str, Metric]]] = ContextVar("added metrics", default=_NOTHING)
+
+
+@contextlib.contextmanager
+def with_added(definitions: Iterable[MetricDefinition]) -> Iterator[None]:
+    """Know some added metrics, and no others, while a block lasts: in this thread, and not for whoever else runs.
+
+    Raises:
+        RecordError: one has the name of a row of the table, or of another one.
+    """
+    added: dict[str, Metric] = {}
+    for one in definitions:
+        if one.name in METRICS:
+            raise RecordError(
+                f"{one.name} was added to the table by the project that measured it, and is a row of it in this "
+                f"pytest-specgate: use the version that measured it"
+            )
+        if one.name in added:
+            raise RecordError(f"metric {one.name} is defined twice, and nobody knows which of the two is meant")
+        added[one.name] = added_row(one)
+    token = _ADDED.set(MappingProxyType(added))
+    try:
+        yield
+    finally:
+        _ADDED.reset(token)
+
+
+def rows() -> Mapping[str, Metric]:
+    """Return all metrics that are known here: those of the table, then those that were added."""
+    return {**METRICS, **_ADDED.get()}
+
+
+def added_definitions() -> tuple[MetricDefinition, ...]:
+    """Return the definitions of the metrics that were added."""
+    return tuple(row.definition for row in _ADDED.get().values() if row.definition is not None)
+
+
+def added_row(definition: MetricDefinition) -> Metric:
+    """Return an added metric as a row beside those of the table."""
+    return Metric(
+        name=definition.name,
+        label=definition.label or definition.name.replace("_", " "),
+        unit=definition.unit,
+        better=definition.better,
+        estimator="added",
+        formula=definition.formula,
+        weighting="as its function has it",
+        source="added",
+        compute=estimators.stored(definition.name),
+        minimum_n=definition.minimum_requests,
+        definition=definition,
+    )
+
+
 def compared(name: str) -> str:
     """Return the name of a metric whose change can be judged.
 
@@ -288,9 +349,10 @@ def metric(name: str) -> Metric:
     Raises:
         UsageError: there is none; the message names the nearest.
     """
-    if name not in METRICS:
-        raise UsageError(f"there is no metric {name!r}{nearest(name, METRICS)}")
-    return METRICS[name]
+    row = METRICS.get(name) or _ADDED.get().get(name)
+    if row is None:
+        raise UsageError(f"there is no metric {name!r}{nearest(name, rows())}")
+    return row
 
 
 def measure(name: str, point: PointRecord, profile: RequestProfile) -> Measured:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,8 +14,17 @@ if TYPE_CHECKING:
     from pytest_specgate.core.arms import Arm
     from pytest_specgate.core.counters import CounterPage
     from pytest_specgate.core.levels import Level
+    from pytest_specgate.core.metric_definitions import AddedValue, MetricDefinition
     from pytest_specgate.core.profile import RequestProfile
-    from pytest_specgate.core.records import PointLoad, WindowRecord
+    from pytest_specgate.core.progress import Begun, Step
+    from pytest_specgate.core.records import PointLoad, PointRecord, WindowRecord
+
+
+class ChangedCommand(NamedTuple):
+    """What a project starts instead of a command, word by word, and who says so."""
+
+    words: tuple[str, ...]
+    by: str
 
 
 class Server(Protocol):
@@ -203,10 +212,52 @@ class Progress(Protocol):
     def say(self, line: str) -> None:
         """Show one line."""
 
+    def begin(self, boot: Begun) -> None:
+        """Show that a boot begins; what comes after it tells how long the window may still take."""
+
+    def step(self, step: Step) -> None:
+        """Show what the boot does now."""
+
+    def end(self, *, failed: bool) -> None:
+        """Take note that the boot has ended; the time of one that failed tells nothing of others."""
+
+
+class AddedMetrics(Protocol):
+    """Computes the metrics that the project adds to the table."""
+
+    def definitions(self) -> tuple[MetricDefinition, ...]:
+        """Return what is stored of them once."""
+
+    def values(self, point: PointRecord) -> dict[str, AddedValue]:
+        """Return the value of each at a point, by name, or why there is none; nothing is raised."""
+
+
+class NoMetrics:
+    """Port `AddedMetrics` of a project that adds none."""
+
+    def definitions(self) -> tuple[MetricDefinition, ...]:
+        """Return none."""
+        return ()
+
+    def values(self, point: PointRecord) -> dict[str, AddedValue]:  # noqa: ARG002  - there is nothing to compute
+        """Return none."""
+        return {}
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ports:
-    """Everything a window needs, together."""
+    """Everything a window needs, together.
+
+    Attributes:
+        engine: starts servers.
+        load: sends requests.
+        pages: reads pages of servers.
+        prompts: gives texts.
+        host: knows the machine.
+        store: keeps the record.
+        progress: tells a waiting user.
+        added: computes the metrics that the project adds.
+    """
 
     engine: Engine
     load: LoadDriver
@@ -215,3 +266,4 @@ class Ports:
     host: Host
     store: RecordStore
     progress: Progress
+    added: AddedMetrics = dataclasses.field(default_factory=NoMetrics)

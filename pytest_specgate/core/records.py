@@ -8,7 +8,8 @@ History of the schema:
    greedy requests, what could not be proved of attached servers; by pair, in what its servers differ besides what
    varies, and which of these differences are allowed
 3. the class of the machine by name, what every server of the session was given, the commit of the project; baselines
-   that gates were judged against; attempts of one window, times of chunks
+   that gates were judged against; attempts of one window, times of chunks; metrics that the project adds, with their
+   values
 
 Version 1 never left its workshop: it does not know whether its client kept up, so nothing measured by it can be judged.
 """
@@ -24,6 +25,7 @@ from pytest_specgate.core.baselines import KnownBaseline
 from pytest_specgate.core.counters import CounterDelta, CounterPage
 from pytest_specgate.core.declared import FreeJson
 from pytest_specgate.core.levels import Level, concurrency_of, level_label
+from pytest_specgate.core.metric_definitions import AddedValue, MetricDefinition
 from pytest_specgate.core.profile import RequestProfile
 from pytest_specgate.core.stored import Failure, Stored
 
@@ -150,6 +152,7 @@ class PointRecord(Stored):
         gpus: GPUs that the server runs on, 0 on a CPU; `None` where it does not tell.
         other_cpu_share: CPU time of processes that are not ours, in CPUs; `None` where it is unknown.
         repetitiveness: share of the 4-grams of tokens of its prompts that stand earlier in the same prompt.
+        added: values of the metrics that the project has added, by name.
     """
 
     at: Level
@@ -161,6 +164,7 @@ class PointRecord(Stored):
     gpus: int | None
     other_cpu_share: float | None
     repetitiveness: float | None
+    added: dict[str, AddedValue] = Field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -334,6 +338,7 @@ class WindowRecord(Stored):
         host: facts about the machine.
         engine: facts about the installs of the engine, by arm.
         noise: calibrations that applied when it started.
+        added_metrics: definitions of the metrics that the project has added, whose values its points hold.
         host_class: name of the class of the machine, as its facts make it, or as it was declared.
         settings: what every server of the session was given, without secrets.
         commit: of the project that was measured; empty where it is not known.
@@ -356,6 +361,7 @@ class WindowRecord(Stored):
     host: dict[str, FreeJson]
     engine: dict[str, dict[str, FreeJson]]
     noise: tuple[ArmNoise, ...] = ()
+    added_metrics: tuple[MetricDefinition, ...] = ()
     host_class: str = ""
     settings: dict[str, FreeJson] = Field(default_factory=dict)
     commit: str = ""

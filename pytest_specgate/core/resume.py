@@ -16,7 +16,7 @@ from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.hosts import drift, facts_of
 from pytest_specgate.core.identity import UNSET, shortened
 from pytest_specgate.core.judge import pair_problem
-from pytest_specgate.core.metrics import DEFINITION_VERSION
+from pytest_specgate.core.metrics import DEFINITION_VERSION, added_definitions
 from pytest_specgate.core.profile import declared_fields, same
 from pytest_specgate.core.records import Continuation, PairRecord
 from pytest_specgate.core.redaction import redacted_arm, redacted_profile
@@ -272,6 +272,7 @@ def _of_record(record: WindowRecord, window: Today) -> dict[str, JsonValue]:
         "commit": record.commit if _compares_commits(record, window) else None,
         "client_version": first.get("client_version"),
         "metric_definition_version": first.get("metric_definition_version"),
+        "added_metrics": {one.name: one.model_dump(mode="json") for one in record.added_metrics},
     }
 
 
@@ -290,6 +291,7 @@ def _of_today(window: Today, record: WindowRecord) -> dict[str, JsonValue]:
         "commit": window.commit if _compares_commits(record, window) else None,
         "client_version": window.client_version,
         "metric_definition_version": DEFINITION_VERSION,
+        "added_metrics": {one.name: one.model_dump(mode="json") for one in added_definitions()},
     }
 
 

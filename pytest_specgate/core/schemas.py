@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_specgate.core.baselines import BaselineFile
 from pytest_specgate.core.calibration import NoiseBook
 from pytest_specgate.core.records import WindowRecord
+from pytest_specgate.core.run_reports import RunReport
 
 if TYPE_CHECKING:
     from pytest_specgate.core.stored import Stored
 
-KINDS: Final[dict[str, type[Stored]]] = {"record": WindowRecord, "baseline": BaselineFile, "noise": NoiseBook}
+KINDS: Final[dict[str, type[Stored]]] = {
+    "record": WindowRecord,
+    "baseline": BaselineFile,
+    "noise": NoiseBook,
+    "report": RunReport,
+}
 """What is stored, by the word for it on the command line."""
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -33,7 +33,7 @@ def factor_fields(
         count: of rounds that were judged.
     """
     pair = gate.pair
-    if threshold.points or not any(arm.speculates for arm in pair.arms):
+    if threshold.points or threshold.row.definition is not None or not any(arm.speculates for arm in pair.arms):
         return {}
     rounds = record.rounds_of(pair)[:count]
     points = [tuple(boot.point(threshold.at) for boot in both) for both in rounds]

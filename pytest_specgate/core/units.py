@@ -10,7 +10,7 @@ from pytest_specgate.core.declared import fraction_of, seconds_of
 from pytest_specgate.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from pytest_specgate.core.metrics import Unit
+    from pytest_specgate.core.metric_definitions import Unit
 
 _AMOUNT: Final = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>\S.*?|)\s*")
 _POINTS: Final = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?:pp|points?)\s*")

@@ -29,7 +29,7 @@ from pytest_specgate.core.confounds import attached_sentence, differing
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.hosts import facts_of, host_class
 from pytest_specgate.core.judge import first_point_problem, pair_problem
-from pytest_specgate.core.metrics import METRICS, measure
+from pytest_specgate.core.metrics import measure, metric, rows
 from pytest_specgate.core.profile import declared_fields
 from pytest_specgate.core.redaction import redacted_arm, redacted_text
 from pytest_specgate.core.stored import Failure
@@ -120,10 +120,15 @@ class _Both:
         windows: reference window, then candidate window.
         pairs: pairs of the same name, as either window declares them.
         arms: arms of the same name, likewise.
+        redefined: names of added metrics that the two define otherwise.
     """
 
     def __init__(self, reference: WindowRecord, candidate: WindowRecord) -> None:
         self.windows = (reference, candidate)
+        defined = [{one.name: one.compared for one in record.added_metrics} for record in self.windows]
+        self.redefined = frozenset(
+            name for name in defined[0].keys() & defined[1].keys() if defined[0][name] != defined[1][name]
+        )
         titles = [{pair.title: pair for pair in pairs_of(record)} for record in self.windows]
         names = [{arm.name: arm for arm in record.arms} for record in self.windows]
         self.pairs = [(titles[0][title], titles[1][title]) for title in titles[0] if title in titles[1]]
@@ -249,7 +254,7 @@ def _arm_cells(both: _Both, arms: tuple[Arm, Arm], claims: Claims) -> Iterator[C
 def _guarded(both: _Both, cell: Cell, arms: Sequence[str]) -> Cell:
     """Return a figure with those of the arms that it is held against."""
     assert cell.at is not None, "figures of windows belong to a load"
-    guards = tuple(_guards(both, arms, row=METRICS[cell.metric], at=cell.at))
+    guards = tuple(_guards(both, arms, row=metric(cell.metric), at=cell.at))
     return dataclasses.replace(cell, guards=guards, rebuilt=any(both.rebuilt(arm) for arm in arms))
 
 
@@ -317,7 +322,7 @@ def _metric_cells(both: _Both, cell: Cell, rounds: Sequence[Sequence[_Round]], c
     """
     profile = both.windows[0].profile
     chunks = [measure("tokens_per_chunk", point, profile).value for one in rounds for points in one for point in points]
-    for name, row in METRICS.items():
+    for name, row in rows().items():
         if cell.mode == "relative" and (not row.gated or row.unit == "events"):
             continue
         found = _values(both, rounds, row)
@@ -325,6 +330,9 @@ def _metric_cells(both: _Both, cell: Cell, rounds: Sequence[Sequence[_Round]], c
         if not known and name not in claims.margins:
             continue
         filled = dataclasses.replace(cell, metric=name)
+        if name in both.redefined:
+            yield dataclasses.replace(filled, problem=_redefinition(name))
+            continue
         if len(known) < len(found):
             reasons = [None if isinstance(one, Values) else one for one in found]
             yield dataclasses.replace(filled, problem=missing(reasons))
@@ -336,6 +344,11 @@ def _metric_cells(both: _Both, cell: Cell, rounds: Sequence[Sequence[_Round]], c
                 yield dataclasses.replace(filled, problem=apart)
             continue
         yield dataclasses.replace(filled, reference=known[0], candidate=known[1], apart=apart)
+
+
+def _redefinition(name: str) -> Failure:
+    text = f"the windows define {name} otherwise, so its values are of two metrics: measure both by one definition"
+    return Failure(reason=OTHER_DEFINITION, message=text)
 
 
 def _values(both: _Both, rounds: Sequence[Sequence[_Round]], row: Metric) -> list[Values | str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_specgate.core.baseline_offer import added_metrics_of
 from pytest_specgate.core.levels import level_label
-from pytest_specgate.core.metrics import metric
+from pytest_specgate.core.metrics import metric, with_added
 from pytest_specgate.reporting.baseline_series import Series
 from pytest_specgate.reporting.baseline_show import ordered
 
@@ -27,7 +28,10 @@ def baseline_json(file: BaselineFile, *, path: str) -> dict[str, JsonValue]:
         file: the baseline.
         path: of it.
     """
-    entries: list[JsonValue] = [_entry(file, entry) for entry in ordered(file)]
+    entries: list[JsonValue] = []
+    for entry in ordered(file):
+        with with_added(added_metrics_of(file.definitions[entry.definition_sha256])):
+            entries.append(_entry(file, entry))
     return {"path": path, "gate": file.gate, "host_class": file.host_class, "entries": entries}
 
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from tabulate import tabulate
 
+from pytest_specgate.core.baseline_offer import added_metrics_of
 from pytest_specgate.core.baselines import file_name
 from pytest_specgate.core.cross_window import LEAST_WINDOWS
 from pytest_specgate.core.levels import level_label, level_order
+from pytest_specgate.core.metrics import with_added
 from pytest_specgate.reporting.baseline_series import Series
 from pytest_specgate.reporting.baselines import level_text, one_line
 
@@ -43,12 +45,10 @@ def show_lines(file: BaselineFile, *, path: str) -> Iterator[str]:
     """
     yield from _head(file, path)
     for entry in ordered(file):
-        views = Series.views(file, entry)
-        yield ""
-        yield _title(views[0])
-        yield _table(views)
-        yield from map(_spread_line, views)
-        yield from map(_total_line, views)
+        with with_added(added_metrics_of(file.definitions[entry.definition_sha256])):
+            views = Series.views(file, entry)
+            lines = [_title(views[0]), _table(views), *map(_spread_line, views), *map(_total_line, views)]
+        yield from ("", *lines)
 
 
 def history_lines(
@@ -64,11 +64,10 @@ def history_lines(
     """
     yield from _head(file, path)
     for entry in ordered(file):
-        series = Series.of(file, entry, mode=mode)
-        yield ""
-        yield _title(series)
-        yield from _course(series, blocks)
-        yield _total_line(series)
+        with with_added(added_metrics_of(file.definitions[entry.definition_sha256])):
+            series = Series.of(file, entry, mode=mode)
+            lines = [_title(series), *_course(series, blocks), _total_line(series)]
+        yield from ("", *lines)
 
 
 def ordered(file: BaselineFile) -> Sequence[BaselineEntry]:

@@ -14,9 +14,10 @@ from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.figures import number, span, unit_text, value_text
+from pytest_specgate.reporting.layout import Narrowing, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_specgate.core.baseline_update import EntryChange, Update
     from pytest_specgate.core.baseline_values import Compared
@@ -27,24 +28,34 @@ if TYPE_CHECKING:
 _DAY: Final = 10
 
 
-def baseline_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Return how a pair stands to its baseline, by claim; nothing where no claim is about one."""
+def baseline_lines(
+    verdicts: Sequence[Verdict], *, names: Mapping[str, str] | None = None, columns: int | None = None
+) -> Iterator[str]:
+    """Return how a pair stands to its baseline, by claim; nothing where no claim is about one.
+
+    Args:
+        verdicts: of the pair.
+        names: of its gates, by id, where several judge it.
+        columns: width of the terminal; `None` for any width.
+    """
     own = [verdict for verdict in verdicts if verdict.kind == NOT_WORSE_THAN_BASELINE]
     if not own:
         return
-    headers = [
+    headers = (
         "load", "metric", "baseline", "today", "windows", "change", "interval", "since last", "since first", "outcome"
-    ]  # fmt: skip
+    )  # fmt: skip
     align = ("right", "left", "right", "right", "right", "left", "left", "left", "left", "left")
     yield "against the baseline (relative: candidate / reference; absolute: the candidate)"
-    rows = list(map(_row, own))
-    yield tabulate(rows, headers=headers, colalign=align, disable_numparse=True, tablefmt="simple")
+    rows = (_row(verdict, (names or {}).get(verdict.gate, "")) for verdict in own)
+    narrowings = Narrowing.of(headers, 8, 7, 4, 6)
+    yield Table(headers, align, tuple(map(tuple, rows))).text(columns, narrowings=narrowings)
 
 
-def _row(verdict: Verdict) -> list[str]:
+def _row(verdict: Verdict, gate: str) -> list[str]:
     row, found = metric(verdict.metric), verdict.baseline
     head = [level_label(verdict.at), row.label]
-    outcome = f"{verdict.outcome} ({verdict.reason})" if verdict.outcome != Outcome.PASS else f"{verdict.outcome}"
+    reason = f" ({verdict.reason})" if verdict.outcome != Outcome.PASS else ""
+    outcome = " ".join(filter(None, [f"{verdict.outcome}{reason}", gate]))
     if found is None or verdict.change is None:
         return [*head, *["-"] * 7, outcome]
     changes = (verdict.change, found.since_latest, found.since_anchor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core.confounds import attached_sentence, build_differences
+from pytest_specgate.core.confounds import CHANGED_COMMAND, attached_sentence, build_differences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +19,8 @@ def engine_lines(record: WindowRecord) -> Iterator[str]:
     """Name the engine of every arm, once for those that share one."""
     engines: dict[str, list[str]] = {}
     for name, facts in record.engine.items():
-        engines.setdefault(_engine_text(facts), []).append(name)
+        changed = f", started as {facts[CHANGED_COMMAND]}" if facts.get(CHANGED_COMMAND) else ""
+        engines.setdefault(f"{_engine_text(facts)}{changed}", []).append(name)
     for text, arms in engines.items():
         of = f" ({', '.join(arms)})" if len(engines) > 1 else ""
         yield f"engine: {text}{of}"

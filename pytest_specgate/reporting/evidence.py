@@ -16,11 +16,12 @@ from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_A
 from pytest_specgate.core.units import measured_text, rounded_up
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.baselines import baseline_evidence
-from pytest_specgate.reporting.figures import number, percent, span, unit_text, value_text
+from pytest_specgate.reporting.figures import number, percent, span, two_digits, unit_text, value_text
+from pytest_specgate.reporting.gate_names import threshold_name
 from pytest_specgate.reporting.tables import noise_line, shares_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.verdict import FactorVerdict, Verdict
@@ -107,10 +108,14 @@ def _factor_text(factor: FactorVerdict) -> str:
     )
 
 
-def verdict_notes(verdicts: Sequence[Verdict]) -> Iterator[str]:
+def verdict_notes(verdicts: Sequence[Verdict], *, names: Mapping[str, str] | None = None) -> Iterator[str]:
     """Yield what stands beside the verdicts of a pair, also those that passed: noise, factors, and what to know.
 
     What several verdicts have in common is said once, with the thresholds that it concerns.
+
+    Args:
+        verdicts: of a pair.
+        names: of its gates, by id, where several judge it.
     """
     for label, lines in (
         ("noise", lambda verdict: [verdict.noise] if verdict.noise else []),
@@ -120,9 +125,9 @@ def verdict_notes(verdicts: Sequence[Verdict]) -> Iterator[str]:
         found: dict[str, list[str]] = {}
         for verdict in verdicts:
             for line in lines(verdict):
-                found.setdefault(line, []).append(verdict.threshold)
-        for line, names in found.items():
-            yield f"{', '.join(names)}: {f'{label}: ' if label else ''}{line}"
+                found.setdefault(line, []).append(threshold_name(verdict, names or {}))
+        for line, thresholds in found.items():
+            yield f"{', '.join(thresholds)}: {f'{label}: ' if label else ''}{line}"
 
 
 def prospect_lines(verdict: Verdict) -> Iterator[str]:
@@ -131,11 +136,15 @@ def prospect_lines(verdict: Verdict) -> Iterator[str]:
     if verdict.smallest_margin is not None and verdict.detectable is not None:
         yield (
             f"with {counted(verdict.rounds_planned, 'round')} of this noise: smallest usable margin "
-            f"{rounded_up(100 * verdict.smallest_margin)} {unit}, a change of {100 * verdict.detectable:+.2g} {unit} "
-            f"is called FAIL in four of five runs"
+            f"{rounded_up(100 * verdict.smallest_margin)} {unit}, "
+            f"a change of {_signed(100 * verdict.detectable)} {unit} is called FAIL in four of five runs"
         )
     if verdict.break_even_floor is not None:
         yield f"this would be decided under any declared floor up to {100 * verdict.break_even_floor:.3g} %"
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value >= 0 else ''}{two_digits(value)}"
 
 
 def needs_lines(verdict: Verdict, again: str) -> Iterator[str]:

@@ -44,3 +44,8 @@ def span(low: float | None, high: float | None, *, points: bool = False) -> str:
     if low is None or high is None:
         return "-"
     return f"{100 * low:+.1f} .. {100 * high:+.1f} {'points' if points else '%'}"
+
+
+def two_digits(value: float) -> str:
+    """Return a figure with two significant digits, and no exponent where it is large."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2g}"

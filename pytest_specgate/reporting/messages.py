@@ -18,7 +18,10 @@ from pytest_specgate.reporting.baselines import baseline_lines, baseline_steps, 
 from pytest_specgate.reporting.differences import differences_in_short, pair_differences
 from pytest_specgate.reporting.engines import build_lines, engine_lines
 from pytest_specgate.reporting.evidence import counted, evidence_lines, is_undecided, needs_lines, verdict_notes
+from pytest_specgate.reporting.gate_names import gate_names
 from pytest_specgate.reporting.history import history_lines
+from pytest_specgate.reporting.layout import FULL, Detail
+from pytest_specgate.reporting.long import boot_table, round_table, server_lines
 from pytest_specgate.reporting.outputs import output_lines, outputs_in_short
 from pytest_specgate.reporting.prompts import prompts_text, speculation_caption
 from pytest_specgate.reporting.tables import (
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.records import WindowRecord
     from pytest_specgate.core.verdict import Verdict
+    from pytest_specgate.reporting.layout import View
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,25 +81,43 @@ def _flag_lines(verdict: Verdict) -> list[str]:
 
 
 def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_path: str, again: str) -> Iterator[str]:
-    for arm in gate.pair.arms:
-        boots = [boot for boot in record.boots_of(arm.name) if boot.command]
-        if boots:
-            yield f"server of {arm.name}: {boots[-1].command}"
+    yield from _server_steps(gate, record)
     yield f"record: {record_path} (judge it again, anywhere: specgate judge {shlex.quote(record_path)})"
     about = verdict.baseline is not None or verdict.reason == NO_BASELINE
     if about and verdict.outcome != Outcome.INVALID:
         yield from baseline_steps(verdict, record_path=record_path, again=again)
     elif is_undecided(verdict) and any(attached_of(arm.name, record) for arm in gate.pair.arms):
         yield f"an attached server gives one round: declare a floor for what it can decide, then {again}"
-    elif verdict.reason == "stopped" and record.stopped:
-        yield f"go on with what was measured: the same run once more, and --specgate-resume={shlex.quote(record_path)}"
-        yield f"measure it whole, with more time or without a budget: {_without_budget(again)}"
+    elif verdict.reason == "stopped":
+        yield from _steps_of_stopped(record, record_path=record_path, again=again)
     elif is_undecided(verdict):
         yield from needs_lines(verdict, again)
     elif verdict.outcome == Outcome.INVALID:
         yield f"run again: {again}"
     else:
         yield f"measure again (a new sample, not a correction): {again}"
+
+
+def _server_steps(gate: Gate, record: WindowRecord) -> Iterator[str]:
+    """Say how the servers of a gate were started, and where to read on about those that failed."""
+    for arm in gate.pair.arms:
+        boots = [boot for boot in record.boots_of(arm.name) if boot.command]
+        if boots:
+            yield f"server of {arm.name}: {boots[-1].command}"
+    failed = dict.fromkeys(boot.arm for boots in record.boots_for(gate.pair) for boot in boots if boot.failure)
+    for name in failed:
+        if not attached_of(name, record):
+            yield f"whole log of {name}: beside the record, as server-*-{name}.log"
+
+
+def _steps_of_stopped(record: WindowRecord, *, record_path: str, again: str) -> Iterator[str]:
+    """Say what to run next where nothing more was measured: the time was up, or another threshold had failed."""
+    if record.stopped:
+        yield f"go on with what was measured: the same run once more, and --specgate-resume={shlex.quote(record_path)}"
+        yield f"measure it whole, with more time or without a budget: {_without_budget(again)}"
+    else:
+        yield "a gate stops where one of its thresholds fails, also when another one is run alone:"
+        yield f"mend what failed, or give this claim a gate of its own, and then: {again}"
 
 
 def _without_budget(again: str) -> str:
@@ -110,35 +132,57 @@ def _indented(lines: Iterator[str] | Sequence[str]) -> list[str]:
 
 
 def window_lines(
-    record: WindowRecord, *, pairs: Sequence[ArmPair], judged: Sequence[Judged], record_path: str
+    record: WindowRecord,
+    *,
+    pairs: Sequence[ArmPair],
+    judged: Sequence[Judged],
+    record_path: str,
+    view: View = FULL,
 ) -> Iterator[str]:
     """Return the summary of a window: identity first, then figures, then what they rest on."""
-    yield from map(one_line, _window_head(record))
+    short, columns = view.detail < Detail.NORMAL, view.columns
+    yield from map(one_line, _short_head(record) if short else _window_head(record))
+    doubtful: list[ArmPair] = []
     for pair in pairs:
-        yield ""
-        yield one_line(f"{pair.title} ({', '.join(pair.paths)} varies)")
-        problem = pair_problem(pair, record)
-        if problem is not None:
-            yield one_line(f"no figures ({problem.reason}): {problem.message}")
-            yield from _indented(problem.detail.splitlines() if problem.reason == "profile-mismatch" else [])
-            yield from map(one_line, pair_differences(pair, record) if problem.reason == OTHER_DIFFERENCES else ())
-            continue
-        yield identity_of(pair, record).sentence
         verdicts = [verdict for entry in judged if entry.gate.pair == pair for verdict in entry.verdicts]
-        yield pair_table(pair, record, verdicts)
-        yield from point_notes(pair, record)
-        yield from baseline_lines(verdicts)
-        notes = (verdict_notes(verdicts), build_lines(pair, record), pair_differences(pair, record))
-        yield from (one_line(line) for lines in notes for line in lines)
-    readable = _readable_boots(pairs, record)
-    speculation = speculation_table(readable, record)
-    if speculation:
+        if pair_problem(pair, record) or any(verdict.outcome != Outcome.PASS for verdict in verdicts):
+            doubtful.append(pair)
+        yield ""
+        yield from _pair_lines(pair, record, verdicts, view)
+    # Who wants little sees what stands beside the figures where these were not good enough.
+    readable = _readable_boots(doubtful if short else pairs, record)
+    if speculation := speculation_table(readable, record, columns=columns):
         yield from ("", speculation_caption(record.profile), speculation)
-    load = load_table(readable, record)
-    if load:
+    if load := load_table(readable, record, columns=columns):
         yield from ("", "load and client, mean over boots", load)
+    if view.detail >= Detail.LONG and (boots := boot_table(record, columns=columns)):
+        yield from ("", "boots in their order", boots)
+        yield from server_lines(record)
     yield ""
-    yield from map(one_line, _window_foot(record, pairs, readable, record_path=record_path))
+    yield from map(one_line, _window_foot(record, pairs, readable, record_path=record_path, short=short))
+
+
+def _pair_lines(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], view: View) -> Iterator[str]:
+    yield one_line(f"{pair.title} ({', '.join(pair.paths)} varies)")
+    problem = pair_problem(pair, record)
+    if problem is not None:
+        yield one_line(f"no figures ({problem.reason}): {problem.message}")
+        yield from _indented(problem.detail.splitlines() if problem.reason == "profile-mismatch" else [])
+        yield from map(one_line, pair_differences(pair, record) if problem.reason == OTHER_DIFFERENCES else ())
+        return
+    yield identity_of(pair, record).sentence
+    names = gate_names(verdicts)
+    yield pair_table(pair, record, verdicts, columns=view.columns)
+    yield from point_notes(pair, record)
+    yield from baseline_lines(verdicts, names=names, columns=view.columns)
+    told = verdicts
+    if view.detail < Detail.NORMAL:
+        told = [verdict for verdict in verdicts if verdict.outcome != Outcome.PASS]
+    yield from map(one_line, verdict_notes(told, names=names))
+    if told or view.detail >= Detail.NORMAL:
+        yield from map(one_line, (*build_lines(pair, record), *pair_differences(pair, record)))
+    if view.detail >= Detail.LONG and (table := round_table(pair, record, verdicts, columns=view.columns)):
+        yield from ("", f"{pair.title}, by round", table)
 
 
 def _readable_boots(pairs: Sequence[ArmPair], record: WindowRecord) -> list[ArmBoots]:
@@ -153,14 +197,31 @@ def _readable_boots(pairs: Sequence[ArmPair], record: WindowRecord) -> list[ArmB
     return list(found.values())
 
 
-def _window_head(record: WindowRecord) -> Iterator[str]:
+def _short_head(record: WindowRecord) -> Iterator[str]:
+    """Say what no reader may miss, however little he wants to see."""
+    if not record.finished or record.stopped:
+        yield _boots_line(record)
+    yield from history_lines(record)
+    yield from _troubles(record)
+
+
+def _troubles(record: WindowRecord) -> Iterator[str]:
+    after = [trouble for boot in record.boots for trouble in troubles(facts_of(boot.host_after))]
+    yield from dict.fromkeys(f"host: {trouble}" for trouble in [*troubles(facts_of(record.host)), *after])
+
+
+def _boots_line(record: WindowRecord) -> str:
     rounds: dict[int, list[str]] = {}
     for boot in sorted(record.boots, key=lambda boot: (boot.round, boot.position)):
         rounds.setdefault(boot.round, []).append(boot.arm)
     order = " / ".join(" ".join(arms) for arms in rounds.values()) or "none"
-    profile = record.profile
     state = "" if record.finished else ", UNFINISHED"
-    yield f"boots: {len(record.boots)} in {counted(len(rounds), 'round')} ({order}){state}"
+    return f"boots: {len(record.boots)} in {counted(len(rounds), 'round')} ({order}){state}"
+
+
+def _window_head(record: WindowRecord) -> Iterator[str]:
+    profile = record.profile
+    yield _boots_line(record)
     yield from history_lines(record)
     counts = ", ".join(f"{count} requests at {level_label(at)}" for at, count in profile.requests.items())
     yield f"load: {prompts_text(record)}, {profile.output_tokens} output tokens, {counts}"
@@ -168,14 +229,21 @@ def _window_head(record: WindowRecord) -> Iterator[str]:
     own = host_class(host)
     declared = f", declared; by its facts {own}" if record.host_class not in {"", own} else ""
     yield f"host: {describe(host)} (class {record.host_class or own}{declared})"
-    after = [trouble for boot in record.boots for trouble in troubles(facts_of(boot.host_after))]
-    yield from dict.fromkeys(f"host: {trouble}" for trouble in [*troubles(host), *after])
+    yield from _troubles(record)
     yield from engine_lines(record)
 
 
 def _window_foot(
-    record: WindowRecord, pairs: Sequence[ArmPair], readable: Sequence[ArmBoots], *, record_path: str
+    record: WindowRecord, pairs: Sequence[ArmPair], readable: Sequence[ArmBoots], *, record_path: str, short: bool
 ) -> Iterator[str]:
+    if not short:
+        yield from _cpu_line(record)
+        yield from _rhythm(record, readable)
+    yield from output_lines([pair for pair in pairs if pair_problem(pair, record) is None], record)
+    yield f"record: {record_path}"
+
+
+def _cpu_line(record: WindowRecord) -> Iterator[str]:
     shares = [
         point.other_cpu_share for boot in record.boots for point in boot.points if point.other_cpu_share is not None
     ]
@@ -184,9 +252,6 @@ def _window_foot(
             f"CPU used by other processes while measuring: {min(shares):.2f} to {max(shares):.2f} "
             f"of {record.host.get('cpus')} CPUs"
         )
-    yield from _rhythm(record, readable)
-    yield from output_lines([pair for pair in pairs if pair_problem(pair, record) is None], record)
-    yield f"record: {record_path}"
 
 
 def _rhythm(record: WindowRecord, readable: Sequence[ArmBoots]) -> Iterator[str]:

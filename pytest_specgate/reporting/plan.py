@@ -11,9 +11,13 @@ from pytest_specgate.core.arms import arms_of
 from pytest_specgate.core.known import known_noise
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.plan import looks
+from pytest_specgate.core.schedule import judged_rounds, most_rounds
 from pytest_specgate.core.thresholds import BaselineThreshold, CurveThreshold, LimitThreshold, Threshold
 from pytest_specgate.core.units import rounded_up
 from pytest_specgate.reporting.evidence import counted
+from pytest_specgate.reporting.figures import two_digits
+from pytest_specgate.reporting.gate_names import short_names
+from pytest_specgate.reporting.layout import FULL, Detail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_specgate.core.noise import Noise
     from pytest_specgate.core.records import ArmNoise
     from pytest_specgate.core.thresholds import AnyThreshold
+    from pytest_specgate.reporting.layout import View
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,41 +53,35 @@ class PlannedWindow:
 
     def rounds_of(self, pair: ArmPair) -> int:
         """Return the rounds of a pair at most: limits ask for one, and answers for two."""
-        own = [gate for gate in self.gates if gate.pair.key == pair.key]
-        if not own or any(gate.intervals for gate in own):
-            return pair.rounds
-        return max(_first(threshold, gate, self.noise) for gate in own for threshold in gate.thresholds)
+        return most_rounds(pair, self.gates, self.noise)
 
     @property
     def least_rounds(self) -> int:
         """Rounds until everything that is judged can have been judged; all of them where nothing is."""
-        firsts = [_first(threshold, gate, self.noise) for gate in self.gates for threshold in gate.thresholds]
-        ungated = [pair.rounds for pair in self.pairs if pair.key not in {gate.pair.key for gate in self.gates}]
-        return max([*firsts, *ungated], default=self.most_rounds)
+        return max(judged_rounds(pair, self.gates, self.noise) for pair in self.pairs)
 
 
-def _first(threshold: AnyThreshold, gate: Gate, noise: Sequence[ArmNoise]) -> int:
-    """Return after how many rounds a threshold can first be judged: a limit after one, answers after two."""
-    if isinstance(threshold, Threshold | CurveThreshold):
-        return gate.plan(threshold, noise).looks[0]
-    return 1 if isinstance(threshold, LimitThreshold) else min(2, gate.pair.rounds)
+def plan_lines(windows: Sequence[PlannedWindow], *, budget_s: float | None = None, view: View = FULL) -> Iterator[str]:
+    """Yield the plan of a session, window by window, and what a time budget leaves undecided.
 
-
-def plan_lines(windows: Sequence[PlannedWindow], *, budget_s: float | None = None) -> Iterator[str]:
-    """Yield the plan of a session, window by window, and what a time budget leaves undecided."""
+    Who wants little is not told what each threshold can decide, and who wants least is told the sum only.
+    """
     left_s = budget_s
-    for number, window in enumerate(windows, start=1):
+    for number, window in enumerate(windows if view.detail > Detail.OUTCOME else (), start=1):
         yield from _window_lines(window, number=number)
+        if view.detail >= Detail.NORMAL:
+            yield from _prospect_lines(window)
         if left_s is not None:
             rounds = _rounds_within(window, left_s)
             yield from _budget_lines(window, rounds=rounds)
             left_s -= _seconds(window, rounds=rounds or 0) or 0.0
-    boots = [_boots(window, rounds=window.most_rounds) for window in windows]
+    least = sum(_boots(window, rounds=window.least_rounds) for window in windows)
+    most = sum(_boots(window, rounds=window.most_rounds) for window in windows)
     times = [_seconds(window, rounds=window.most_rounds) for window in windows]
     known = [time for time in times if time is not None]
     minutes = f", {_minutes(math.fsum(known))}" if known and len(known) == len(times) else ""
-    most = counted(sum(boots), "boot")
-    yield f"in all: {counted(len(windows), 'window')}, at most {most}{minutes}; nothing was started"
+    boots = f"{'at most ' if least < most else ''}{counted(most, 'boot')}"
+    yield f"in all: {counted(len(windows), 'window')}, {boots}{minutes}; nothing was started"
 
 
 def _window_lines(window: PlannedWindow, *, number: int) -> Iterator[str]:
@@ -90,10 +89,9 @@ def _window_lines(window: PlannedWindow, *, number: int) -> Iterator[str]:
     arms = [arm.name for arm in arms_of(window.pairs)]
     yield f"window {number}: {', '.join(arms)}"
     least, most = window.least_rounds, window.most_rounds
-    yield (
-        f"  boots: {_boots(window, rounds=least)} to {_boots(window, rounds=most)} "
-        f"({counted(len(arms), 'arm')}, {least} to {counted(most, 'round')})"
-    )
+    boots = _span(f"{_boots(window, rounds=least)}", f"{_boots(window, rounds=most)}")
+    rounds = _span(f"{least}", f"{most}")
+    yield f"  boots: {boots} ({counted(len(arms), 'arm')}, {rounds} {'round' if most == 1 else 'rounds'})"
     counts = ", ".join(f"{count} at {level_label(at)}" for at, count in profile.requests.items())
     total = sum(profile.requests.values()) + profile.warmup_requests
     yield f"  requests: {total} a boot ({profile.warmup_requests} to warm up, {counts})"
@@ -101,12 +99,22 @@ def _window_lines(window: PlannedWindow, *, number: int) -> Iterator[str]:
     if first is None or last is None:
         yield "  time: not known, since no earlier record of these arms under this load is among the results"
     else:
-        yield f"  time: {_minutes(first)} to {_minutes(last)}, by what boots took in an earlier window"
+        yield f"  time: {_span(_minutes(first), _minutes(last))}, by what boots took in an earlier window"
+
+
+def _prospect_lines(window: PlannedWindow) -> Iterator[str]:
     for pair in window.pairs:
         yield f"  {pair.title}: {counted(window.rounds_of(pair), 'round')} at most"
-        for gate in (gate for gate in window.gates if gate.pair.key == pair.key):
+        own = [gate for gate in window.gates if gate.pair.key == pair.key]
+        names = short_names(gate.id for gate in own)
+        for gate in own:
             for threshold in gate.thresholds:
-                yield f"    {threshold.id}: {_prospects(threshold, gate, window.noise)}"
+                name = f"{names[gate.id]}[{threshold.id}]" if names else threshold.id
+                yield f"    {name}: {_prospects(threshold, gate, window.noise)}"
+
+
+def _span(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
 
 
 def _rounds_within(window: PlannedWindow, seconds: float) -> int | None:
@@ -186,5 +194,6 @@ def _figures(threshold: Threshold, gate: Gate, noise: Noise) -> str:
     texts.append(f"smallest usable margin {shown[0]} {unit} (up to {shown[-1]} {unit}, were the noise understated)")
     detectable = planning.detectable(claim.delta, noise=noise, n_max=n_max, family=family)
     if detectable is not None and threshold.kind == "not_worse":
-        texts.append(f"a loss of {100 * threshold.raw_of(detectable):.2g} {unit} is called FAIL in four of five runs")
+        loss = two_digits(100 * threshold.raw_of(detectable))
+        texts.append(f"a loss of {loss} {unit} is called FAIL in four of five runs")
     return ", ".join(texts)

@@ -8,7 +8,7 @@ from pytest_specgate.core import validity
 from pytest_specgate.core.hosts import facts_of, host_class
 from pytest_specgate.core.judge import first_point_problem, identity_of, pair_problem
 from pytest_specgate.core.levels import level_id
-from pytest_specgate.core.metrics import METRICS, measure
+from pytest_specgate.core.metrics import measure, rows
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.stored_gates import pairs_of
 from pytest_specgate.core.verdict import Outcome
@@ -43,6 +43,7 @@ def record_json(record: WindowRecord, *, path: str) -> dict[str, JsonValue]:
         "host_class": record.host_class or host_class(facts_of(record.host)),
         "engine": {arm: dict(facts) for arm, facts in record.engine.items()},
         "profile": record.profile.fingerprint(),
+        "added_metrics": [one.model_dump(mode="json") for one in record.added_metrics],
         "pairs": [_pair(pair, record) for pair in pairs],
         "arms": [_arm(arm, pairs, record) for arm in record.arms],
         "verdicts": [verdict_json(verdict) for verdict in record.verdicts],
@@ -117,7 +118,7 @@ def _point(arm: Arm, boots: Sequence[BootRecord], record: WindowRecord, *, at: L
     if problem is not None:
         return _problem(problem)
     values: dict[str, JsonValue] = {}
-    for name, row in METRICS.items():
+    for name, row in rows().items():
         found = [measure(name, point, record.profile).value for point in points]
         if any(value is not None for value in found):
             values[row.stored_key] = [*found]

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import json
+import shlex
+from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.reporting.messages import Judged
+from pydantic import ValidationError
+
+from pytest_specgate.core.errors import RecordError
+from pytest_specgate.core.stored_gates import first_problem, gates_of, pairs_of
+from pytest_specgate.core.verdict import Verdict
+from pytest_specgate.reporting.messages import Judged, failure_text, outcome_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_specgate.core.arms import ArmPair
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.records import WindowRecord
-    from pytest_specgate.core.verdict import Verdict
+    from pytest_specgate.core.thresholds import AnyThreshold
+
+_CUT_OFF: Final = "the window did not run to its end"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,6 +85,36 @@ class Unmeasured:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Unjudged:
+    """A threshold that was collected and has no verdict.
+
+    Attributes:
+        gate: that it belongs to.
+        threshold: the claim.
+        node_id: of its test item, as `ReportedVerdict` has it.
+        message: why, as one sentence.
+    """
+
+    gate: Gate
+    threshold: AnyThreshold
+    node_id: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Broken:
+    """A test of a gate or of a measured pair that failed for another reason than its verdict.
+
+    Attributes:
+        node_id: of its item, as a user would type it.
+        message: the first line of its failure.
+    """
+
+    node_id: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class SessionReport:
     """What a run of gates, or a record alone, has to tell.
 
@@ -84,12 +123,20 @@ class SessionReport:
         closed: verdicts that nothing measured could have changed: of baselines that are missing, say.
         unmeasured: windows that could not be measured; their thresholds were not judged.
         thresholds: how many were collected.
+        unjudged: thresholds without a verdict, each with the reason.
+        broken: tests that failed though no verdict of theirs did.
+        exit_status: of pytest, as it stood when this was put together; `None` where no run is reported but a record.
+        shortage: that fewer gates were judged than were required, as one sentence; empty where enough were.
     """
 
     windows: tuple[ReportedWindow, ...]
     closed: tuple[ReportedVerdict, ...] = ()
     unmeasured: tuple[Unmeasured, ...] = ()
     thresholds: int = 0
+    unjudged: tuple[Unjudged, ...] = ()
+    broken: tuple[Broken, ...] = ()
+    exit_status: int | None = None
+    shortage: str = ""
 
     @property
     def verdicts(self) -> Sequence[ReportedVerdict]:
@@ -98,6 +145,68 @@ class SessionReport:
 
     @property
     def passed(self) -> bool:
-        """Whether every collected threshold has a verdict, and each of them was accepted."""
+        """Whether every collected threshold has a verdict that was accepted, and nothing else went wrong either.
+
+        A window that could not be measured or did not run to its end, a test that failed for another reason, too few
+        gates, and an exit status other than 0 all leave it false; so does a run without any threshold.
+        """
         found = self.verdicts
-        return bool(found) and len(found) == self.thresholds and all(one.verdict.accepted for one in found)
+        judged = bool(found) and len(found) == self.thresholds and all(one.verdict.accepted for one in found)
+        whole = all(one.record.finished for one in self.windows) and not (self.unmeasured or self.unjudged)
+        return judged and whole and not (self.broken or self.shortage) and self.exit_status in {None, 0}
+
+    @property
+    def counts(self) -> str:
+        """The outcomes, counted: ``5 of 6 thresholds judged: 3 PASS, 2 FAIL (1 of them expected)``."""
+        return outcome_line([one.verdict for one in self.verdicts], collected=self.thresholds)
+
+
+def report_of(records: Iterable[tuple[WindowRecord, str]], *, unread: Iterable[Unmeasured] = ()) -> SessionReport:
+    """Return what records alone have to tell; verdicts are those that the runs gave, and nothing is judged anew.
+
+    What a test accepted with `verdict.expect` is in its body and in no record: its outcome counts as it is.
+
+    Args:
+        records: of windows, each with its path.
+        unread: why others could not be read; they keep the report from being green.
+
+    Raises:
+        RecordError: a gate or a verdict of a record cannot be read.
+    """
+    windows, unjudged = [], []
+    for record, path in records:
+        gates = gates_of(record)
+        known = {gate.id: gate for gate in gates}
+        verdicts = tuple(_stored(verdict, known, record, path=path) for verdict in _verdicts(record))
+        windows.append(ReportedWindow(record, path, pairs_of(record), gates, verdicts))
+        unjudged += _without_verdict(windows[-1])
+    thresholds = sum(len(gate.thresholds) for window in windows for gate in window.gates)
+    return SessionReport(tuple(windows), unmeasured=tuple(unread), thresholds=thresholds, unjudged=tuple(unjudged))
+
+
+def _verdicts(record: WindowRecord) -> Sequence[Verdict]:
+    try:
+        return [Verdict.model_validate_json(json.dumps(stored)) for stored in record.verdicts]
+    except ValidationError as error:
+        raise RecordError(f"a verdict cannot be read: {first_problem(error)}") from error
+
+
+def _stored(verdict: Verdict, gates: dict[str, Gate], record: WindowRecord, *, path: str) -> ReportedVerdict:
+    gate = gates.get(verdict.gate)
+    if gate is None:
+        raise RecordError(f"a verdict is of {verdict.gate}, which is no gate of the record")
+    if verdict.accepted:
+        return ReportedVerdict(verdict, verdict.gate)
+    again = f"pytest {shlex.quote(verdict.gate)}"
+    text = failure_text(verdict, gate=gate, record=record, record_path=path, again=again)
+    return ReportedVerdict(verdict, verdict.gate, text=text)
+
+
+def _without_verdict(window: ReportedWindow) -> list[Unjudged]:
+    judged = {(one.verdict.gate, one.verdict.threshold) for one in window.verdicts}
+    return [
+        Unjudged(gate, threshold, gate.id, window.record.stopped or _CUT_OFF)
+        for gate in window.gates
+        for threshold in gate.thresholds
+        if (gate.id, threshold.id) not in judged
+    ]

@@ -6,8 +6,6 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from tabulate import tabulate
-
 from pytest_specgate.core import counters, statistics, validity
 from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.errors import ScrapeError
@@ -21,9 +19,11 @@ from pytest_specgate.core.units import amount_text
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.baselines import one_line
 from pytest_specgate.reporting.figures import number, span, unit_text, value_text
+from pytest_specgate.reporting.gate_names import gate_names, once, with_gate
+from pytest_specgate.reporting.layout import Narrowing, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.levels import Level
@@ -34,15 +34,45 @@ if TYPE_CHECKING:
 _ROUNDS_SHOWN = 3
 
 
-def pair_table(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict]) -> str:
+def pair_table(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, columns: int | None = None) -> str:
     """Return the table of a pair: both arms, the change, its interval and the outcome, by point and metric.
 
     Only for pairs whose request profiles were found identical.
+
+    Args:
+        pair: the arms.
+        record: what was measured.
+        verdicts: on this pair; where several gates judge it, each outcome is told with its gate.
+        columns: width of the terminal; `None` for any width.
     """
-    rows = [row for at in record.profile.points for row in _point_rows(pair, record, verdicts, at=at)]
-    headers = ["load", "metric", pair.reference.name, pair.candidate.name, "change", "by round", "interval", "outcome"]
-    align = ("right", "left", "right", "right", "left", "left", "left", "left")
-    return tabulate(rows, headers=headers, colalign=align, disable_numparse=True, tablefmt="simple")
+    names = gate_names(verdicts)
+    rows = [row for at in record.profile.points for row in _point_rows(pair, record, verdicts, names=names, at=at)]
+    arms = [arm.name for arm in pair.arms]
+    table = Table(
+        ("load", "metric", *arms, "change", "by round", "interval", "outcome"),
+        ("right", "left", "right", "right", "left", "left", "left", "left"),
+        tuple(tuple(row.cells) for row in rows),
+    )
+    narrowings = [
+        Narrowing((5,), "changes by round"),
+        Narrowing((7,), "claims", tuple(row.words for row in rows)),
+        Narrowing((6,), "intervals"),
+        Narrowing((2, 3), "values of both arms", slack=8),
+    ]
+    return table.text(columns, narrowings=narrowings)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _TableRow:
+    """A row of a pair's table.
+
+    Attributes:
+        cells: of all columns.
+        words: what became of its thresholds, without what they claim, for narrow terminals.
+    """
+
+    cells: Sequence[str]
+    words: str = "-"
 
 
 def point_notes(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
@@ -53,42 +83,49 @@ def point_notes(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
             yield one_line(f"not judged ({problem.reason}): {problem.message}")
 
 
-def _point_rows(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, at: Level) -> Iterable[list[str]]:
+def _point_rows(
+    pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, names: Mapping[str, str], at: Level
+) -> Iterable[_TableRow]:
     # What is claimed of a baseline stands in a table of its own: its changes are of another kind.
     here = [verdict for verdict in verdicts if verdict.at == at and verdict.kind != NOT_WORSE_THAN_BASELINE]
     problem = first_point_problem(pair, record, at=at)
     if problem is not None:
-        yield [
-            level_label(at),
-            one_line(f"not judged ({problem.reason}), see below"),
-            "-",
-            "-",
-            "-",
-            "-",
-            "-",
-            Outcome.INVALID,
-        ]
+        text = one_line(f"not judged ({problem.reason}), see below")
+        yield _TableRow([level_label(at), text, *["-"] * 5, Outcome.INVALID], Outcome.INVALID)
         return
     limits = [verdict for verdict in here if verdict.kind in LIMITS]
     gated = [verdict.metric for verdict in here if verdict.kind != OUTPUTS_AGREE and verdict not in limits]
     shown = dict.fromkeys((*HEADLINE, *gated))
     for place, name in enumerate(shown):
         label = level_label(at) if place == 0 else ""
-        yield [label, *_row(pair, record, [verdict for verdict in here if verdict.metric == name], name=name, at=at)]
+        own = [verdict for verdict in here if verdict.metric == name]
+        yield _judged_row([label, *_row(pair, record, own, name=name, at=at)], own, names)
     for verdict in limits:
         if verdict.metric not in shown:
-            yield ["", *_limit_row(verdict)]
+            yield _judged_row(["", *_limit_row(verdict)], [verdict], names)
     for verdict in here:
         if verdict.kind == OUTPUTS_AGREE:
             worst = f"{100 * min(verdict.shares):.4g} %" if verdict.shares else "-"
-            yield ["", "equal answers", "-", "-", worst, shares_text(verdict), "-", _outcome(verdict)]
+            cells = ["", "equal answers", "-", "-", worst, shares_text(verdict)]
+            yield _judged_row(cells, [verdict], names)
+
+
+def _judged_row(cells: Sequence[str], verdicts: Sequence[Verdict], names: Mapping[str, str]) -> _TableRow:
+    """Return a row with its intervals and outcomes, in the same order below one another."""
+    told = [(_interval(verdict), with_gate(_outcome(verdict), verdict, names), verdict) for verdict in verdicts]
+    # Two claims of one gate may be one claim, declared twice.
+    kept = {(interval, outcome): verdict for interval, outcome, verdict in reversed(told)}
+    order = list(reversed(kept.items()))
+    intervals, outcomes = once([key[0] for key, _ in order]), "\n".join(key[1] for key, _ in order)
+    words = "\n".join(with_gate(_short_outcome(verdict), verdict, names) for _, verdict in order)
+    return _TableRow([*cells, intervals or "-", outcomes or "-"], words or "-")
 
 
 def _limit_row(verdict: Verdict) -> list[str]:
     """Return the row of a metric that is only bounded: the worst boot of the candidate, and no comparison."""
     row = metric(verdict.metric)
     worst = "-" if verdict.candidate is None else value_text(row, verdict.candidate)
-    return [f"{row.label} [{unit_text(row)}]", "-", worst, "worst boot", "-", "-", _outcome(verdict)]
+    return [f"{row.label} [{unit_text(row)}]", "-", worst, "worst boot", "-"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,19 +155,18 @@ class _Change:
 def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, name: str, at: Level) -> list[str]:
     row = metric(name)
     head = [f"{row.label} [{unit_text(row)}]"]
-    tail = [_intervals(verdicts), "\n".join(dict.fromkeys(map(_outcome, verdicts))) or "-"]
     invalid = next((verdict.reason for verdict in verdicts if verdict.outcome == Outcome.INVALID), None)
     change = _change(pair, record, row, at=at)
     if invalid and not isinstance(change, str):
         change = one_line(f"not judged ({invalid})")
     if isinstance(change, str):
-        return [*head, "-", "-", change, "-", *tail]
+        return [*head, "-", "-", change, "-"]
     values = [value_text(row, side) for side in change.sides]
     if any(verdict.points for verdict in verdicts):
         points = [c - r for r, c in zip(change.reference, change.candidate, strict=True)]
         words = change_words(math.fsum(points) / len(points), metric_name=name, points=True)
-        return [*head, *values, words, _rounds(points), *tail]
-    return [*head, *values, change_words(change.mean, metric_name=name), _rounds(change.rounds), *tail]
+        return [*head, *values, words, _rounds(points)]
+    return [*head, *values, change_words(change.mean, metric_name=name), _rounds(change.rounds)]
 
 
 def _change(pair: ArmPair, record: WindowRecord, row: Metric, *, at: Level) -> _Change | str:
@@ -152,17 +188,20 @@ def _rounds(changes: Sequence[float]) -> str:
     return f"{100 * min(changes):+.1f} to {100 * max(changes):+.1f}"
 
 
-def _intervals(verdicts: Sequence[Verdict]) -> str:
-    return ", ".join(dict.fromkeys(_interval(verdict) for verdict in verdicts)) or "-"
-
-
 def _interval(verdict: Verdict) -> str:
     return span(verdict.change_low, verdict.change_high, points=verdict.points)
 
 
 def _outcome(verdict: Verdict) -> str:
-    words = f"{verdict.outcome} ({claim_text(verdict)})"
-    return f"{words}, expected" if verdict.expected and verdict.accepted else words
+    return f"{verdict.outcome} ({claim_text(verdict)}){_expected(verdict)}"
+
+
+def _short_outcome(verdict: Verdict) -> str:
+    return f"{verdict.outcome}{_expected(verdict)}"
+
+
+def _expected(verdict: Verdict) -> str:
+    return ", expected" if verdict.expected and verdict.accepted else ""
 
 
 def claim_text(verdict: Verdict) -> str:
@@ -197,7 +236,7 @@ class ArmBoots:
     boots: tuple[BootRecord, ...]
 
 
-def speculation_table(readable: Sequence[ArmBoots], record: WindowRecord) -> str:
+def speculation_table(readable: Sequence[ArmBoots], record: WindowRecord, *, columns: int | None = None) -> str:
     """Return what speculative arms drafted and accepted at each point, all their boots pooled."""
     rows = [
         row
@@ -208,12 +247,12 @@ def speculation_table(readable: Sequence[ArmBoots], record: WindowRecord) -> str
     ]
     if not rows:
         return ""
-    headers = [
+    headers = (
         "arm", "load", "step [ms]", "tokens/step", "drafted", "acceptance length", "rate", "draft length",
         "by position",
-    ]  # fmt: skip
-    align = ("left", *["right"] * 7, "left")
-    return tabulate(rows, headers=headers, colalign=align, disable_numparse=True, tablefmt="simple")
+    )  # fmt: skip
+    table = Table(headers, ("left", *["right"] * 7, "left"), tuple(map(tuple, rows)))
+    return table.text(columns, narrowings=Narrowing.of(headers, 8, 7, 4, 2, 6))
 
 
 def usable_points(entry: ArmBoots, record: WindowRecord, *, at: Level) -> list[PointRecord]:
@@ -246,25 +285,19 @@ def _pace(points: Sequence[PointRecord], *, drafts: int) -> list[str]:
     return [number(1000 * seconds / steps), number(tokens / steps), f"{100 * drafts / steps:.0f} %"]
 
 
-def load_table(readable: Sequence[ArmBoots], record: WindowRecord) -> str:
+def load_table(readable: Sequence[ArmBoots], record: WindowRecord, *, columns: int | None = None) -> str:
     """Return how each point pressed and how the client bore it: means over boots, and the worst lateness."""
     rows = []
     for entry in readable:
         pressed = {at: usable_points(entry, record, at=at) for at in record.profile.points}
         shown = [_load_row(points, record, at=at) for at, points in pressed.items() if points]
         rows += [[entry.arm.name if place == 0 else "", *row] for place, row in enumerate(shown)]
-    headers = [
-        "arm",
-        "load",
-        "in flight",
-        "tokens/chunk",
-        "preempted",
-        "prefix hits",
-        "client CPU",
-        "client lag p99 [ms]",
-    ]
-    align = ("left", *["right"] * 7)
-    return tabulate(rows, headers=headers, colalign=align, disable_numparse=True, tablefmt="simple") if rows else ""
+    headers = (
+        "arm", "load", "in flight", "tokens/chunk", "preempted", "prefix hits", "client CPU", "client lag p99 [ms]",
+    )  # fmt: skip
+    table = Table(headers, ("left", *["right"] * 7), tuple(map(tuple, rows)))
+    narrowings = Narrowing.of(headers, 5, 4, 6, 3, 7)
+    return table.text(columns, narrowings=narrowings) if rows else ""
 
 
 def _load_row(points: Sequence[PointRecord], record: WindowRecord, *, at: Level) -> list[str]:

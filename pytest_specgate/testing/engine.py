@@ -33,6 +33,7 @@ class EngineSequence:
         blocks: keys of the full blocks of its prompt, for the prefix cache.
         counted_as: the reason under which its end is counted; `None`: the true one.
         foreign: whether it is a request of somebody else.
+        queued_s: time that it waited for its first step.
         last_token_s: time of its latest counted token.
         drafted: tokens of the draft that the open step verifies; 0 without one.
         tally: what has happened to it.
@@ -46,6 +47,7 @@ class EngineSequence:
     blocks: tuple[int, ...] = ()
     counted_as: FinishedReason | None = None
     foreign: bool = False
+    queued_s: float = dataclasses.field(default=0.0, init=False)
     last_token_s: float = dataclasses.field(default=0.0, init=False)
     drafted: int = dataclasses.field(default=0, init=False)
     tally: Tally = dataclasses.field(init=False)
@@ -172,6 +174,8 @@ class Engine:
             self.totals.busy_s += self._step_s
             self.readings.iteration_tokens.observe(sum(_computed(emission) for emission in emissions))
         for emission in emissions:
+            if emission.start == 0:
+                emission.sequence.queued_s = max(0.0, now_s - self._step_s - emission.sequence.arrived_s)
             if emission.finish_reason is not None and self._settings.counters_late_s:
                 self._late.append((now_s, emission))
             else:
@@ -257,6 +261,7 @@ class Engine:
         if emission.finish_reason is not None:
             readings.finished[sequence.counted_as or emission.finish_reason] += 1
             readings.requests_s.observe(now_s - sequence.arrived_s)
+            readings.queued_s.observe(sequence.queued_s)
 
 
 def _computed(emission: Emission) -> int:

@@ -148,6 +148,11 @@ _HISTOGRAMS: Final[tuple[tuple[str, str, Callable[[Engine], Histogram]], ...]] =
         "Histogram of e2e request latency in seconds.",
         lambda engine: engine.readings.requests_s,
     ),
+    (
+        "vllm:request_queue_time_seconds",
+        "Histogram of time spent in WAITING phase for request.",
+        lambda engine: engine.readings.queued_s,
+    ),
 )
 
 

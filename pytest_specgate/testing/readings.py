@@ -75,6 +75,7 @@ class EngineReadings:
         steps_s: time between two outputs of a sequence, one observation per step after its first token.
         first_tokens_s: arrival to first token.
         requests_s: arrival to last token, of requests that ran to their end.
+        queued_s: arrival to the beginning of the first step, of the same requests.
         iteration_tokens: prompt tokens computed and output tokens of an engine step.
     """
 
@@ -90,6 +91,7 @@ class EngineReadings:
     steps_s: Histogram = dataclasses.field(default_factory=lambda: Histogram(STEP_EDGES_S))
     first_tokens_s: Histogram = dataclasses.field(default_factory=lambda: Histogram(FIRST_TOKEN_EDGES_S))
     requests_s: Histogram = dataclasses.field(default_factory=lambda: Histogram(REQUEST_EDGES_S))
+    queued_s: Histogram = dataclasses.field(default_factory=lambda: Histogram(REQUEST_EDGES_S))
     iteration_tokens: Histogram = dataclasses.field(default_factory=lambda: Histogram(ITERATION_EDGES))
 
     @property

@@ -12,7 +12,7 @@ from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.units import amount_of, amount_text, points_of
 
 if TYPE_CHECKING:
-    from pytest_specgate.core.metrics import Unit
+    from pytest_specgate.core.metric_definitions import Unit
 
 UNITS: tuple[Unit, ...] = ("s", "tokens/s", "requests/s", "tokens/s/GPU", "tokens", "requests", "share", "events")
 

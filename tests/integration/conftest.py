@@ -31,7 +31,7 @@ FAKE_ENGINE: Final = "python -m pytest_specgate.testing.fake_vllm"
 _RUN_LIMIT_S: Final = 120.0
 # They do nothing here, and would cost half a second a run.
 _WITHOUT_OTHER_PLUGINS: Final = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:anyio")
-_HIDDEN_VARIABLES: Final = ("SPECGATE_", "PYTEST_", "HF_", "FORCE_COLOR", "PY_COLORS")
+_HIDDEN_VARIABLES: Final = ("SPECGATE_", "PYTEST_", "HF_", "FORCE_COLOR", "PY_COLORS", "GITHUB_STEP_SUMMARY")
 
 _HEAD: Final = """\
 import pytest

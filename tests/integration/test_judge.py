@@ -57,8 +57,8 @@ def test_case_139_an_invalid_verdict_is_marked_and_has_no_figures(faulty: GateRu
 
 
 def test_the_report_is_that_of_the_run(healthy: GateRun) -> None:
-    """Identity, tables and counts stand as the terminal had them; a folder is as good as its record."""
-    found = judged(record_of(healthy).parent)
+    """Identity, tables and counts stand as the terminal had them under `-v`; a folder is as good as its record."""
+    found = judged(record_of(healthy).parent, "-v")
     table = healthy.output[healthy.output.index("k4 against off (") : healthy.output.index("\nload and client")]
 
     assert found.returncode == 0, found.stderr

@@ -7,10 +7,16 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
+
+from pytest_specgate import cli
 from pytest_specgate.adapters.storage import write_atomically
+from pytest_specgate.core.schemas import published
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from tests.integration.conftest import GateRun
 
@@ -33,8 +39,8 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 
 def test_the_summary_is_what_the_run_printed(healthy: GateRun) -> None:
-    """Line for line, from the boots to the count of outcomes; only the path is as it was given."""
-    found = reported(record_of(healthy))
+    """Line for line, from the boots to the count of outcomes; only the path is as it was given. The run had ``-v``."""
+    found = reported(record_of(healthy), "-v")
     printed = healthy.summary.partition("\n")[2].partition("\n===")[0]
     relative = record_of(healthy).relative_to(healthy.folder)
 
@@ -73,31 +79,39 @@ def test_several_records_are_shown_one_after_another(healthy: GateRun, slowed: G
 
 
 def test_json_is_one_object_a_record(healthy: GateRun, slowed: GateRun) -> None:
-    """Identity, class of the machine, engine, attempts, figures by boot and verdicts, for programs."""
+    """Each is a report by the published schema: identity, machine, engine, attempts, figures by boot, verdicts."""
     found = reported("--json", record_of(healthy), record_of(slowed))
     first, second = objects(found.stdout)
-    arms = {arm["arm"]: arm for arm in first["arms"]}
+    (window,) = first["windows"]
+    arms = {arm["arm"]: arm for arm in window["arms"]}
+    stored = json.loads(record_of(healthy).read_text())["verdicts"]
+    listed = [(gate["gate"], one) for gate in first["gates"] for one in gate["thresholds"]]
 
     assert found.returncode == 0, found.stderr
-    assert (first["record"], second["record"]) == (str(record_of(healthy)), str(record_of(slowed)))
-    assert first["host_class"]
-    assert set(first["engine"]) == {"off", "k4", "k7"}
-    assert (first["attempt"], first["continued"], first["finished"]) == (1, [], True)
-    assert first["pairs"][0]["identity"]["fields"] == first["pairs"][0]["identity"]["identical"] > 40
-    assert [pair["valid"] for pair in first["pairs"]] == [True, True]
+    assert [jsonschema.Draft202012Validator(published("report")).is_valid(one) for one in (first, second)] == [True] * 2
+    assert (window["record"], second["windows"][0]["record"]) == (str(record_of(healthy)), str(record_of(slowed)))
+    assert window["host_class"]
+    assert set(window["engine"]) == {"off", "k4", "k7"}
+    assert (window["attempt"], window["continued"], window["finished"]) == (1, [], True)
+    assert window["pairs"][0]["identity"]["fields"] == window["pairs"][0]["identity"]["identical"] > 40
+    assert [pair["valid"] for pair in window["pairs"]] == [True, True]
     assert len(arms["k4"]["points"]["c1"]["values"]["decode_rate_p50_tokens_per_s"]) == 2
     assert "acceptance_rate" not in arms["off"]["points"]["c1"]["values"]
-    assert first["verdicts"] == [
-        {"valid": True, **one} for one in json.loads(record_of(healthy).read_text())["verdicts"]
+    assert (first["passed"], second["passed"], first["exit_status"]) == (True, False, None)
+    assert [(gate, one["threshold"], one["outcome"]) for gate, one in listed] == [
+        (one["gate"], one["threshold"], one["outcome"]) for one in stored
     ]
+    assert [one["figures"]["change"] for _, one in listed] == [one["change"] for one in stored]
 
 
 def test_case_139_what_is_invalid_says_so_and_has_no_figures(faulty: GateRun) -> None:
     """Case 139: an arm, a pair and a verdict that must not be read carry the mark and the reason, and no number."""
     text = reported(record_of(faulty)).stdout
     (found,) = objects(reported("--json", record_of(faulty)).stdout)
-    pairs = {pair["candidate"]: pair for pair in found["pairs"]}
-    arms = {arm["arm"]: arm for arm in found["arms"]}
+    (window,) = found["windows"]
+    pairs = {pair["candidate"]: pair for pair in window["pairs"]}
+    arms = {arm["arm"]: arm for arm in window["arms"]}
+    listed = [one for gate in found["gates"] for one in gate["thresholds"]]
 
     assert {name: pair["valid"] for name, pair in pairs.items()} == {
         "dead": False, "dies": False, "errs": False, "other": True,
@@ -105,7 +119,7 @@ def test_case_139_what_is_invalid_says_so_and_has_no_figures(faulty: GateRun) ->
     assert pairs["dead"]["reason"] == arms["dead"]["reason"] == "server-start"
     assert set(arms["dies"]) == {"arm", "valid", "reason", "message", "detail"}
     assert (arms["good"]["valid"], arms["other"]["valid"]) == (True, True)
-    assert {verdict["valid"] for verdict in found["verdicts"] if verdict["outcome"] == "INVALID"} == {False}
+    assert {(one["valid"], one["figures"]) for one in listed if one["outcome"] == "INVALID"} == {(False, None)}
     assert "no figures (server-start): arm dead" in text
 
 
@@ -119,6 +133,77 @@ def test_a_window_that_was_cut_off_says_so(healthy: GateRun, tmp_path: Path) -> 
     assert shown.returncode == 0, shown.stderr
     assert "UNFINISHED" in shown.stdout
     assert shown.stdout.rstrip().endswith("0 of 4 thresholds judged")
-    assert (found["finished"], found["verdicts"]) == (False, [])
-    assert {pair["reason"] for pair in found["pairs"]} == {"not-measured"}
-    assert {arm["valid"] for arm in found["arms"]} == {False}
+    (window,) = found["windows"]
+    assert (window["finished"], found["passed"], found["counts"]["judged"]) == (False, False, 0)
+    assert {(one["outcome"], one["reason"]) for gate in found["gates"] for one in gate["thresholds"]} == {
+        (None, "not-judged")
+    }
+    assert {pair["reason"] for pair in window["pairs"]} == {"not-measured"}
+    assert {arm["valid"] for arm in window["arms"]} == {False}
+
+
+def test_markdown_is_one_text_on_all_records(healthy: GateRun, slowed: GateRun, tmp_path: Path) -> None:
+    """Written into a file, with the key of its comment; several windows are told apart."""
+    file = tmp_path / "report.md"
+    status = cli.main(
+        ["report", str(record_of(healthy)), str(record_of(slowed)), "--markdown", str(file), "--key=nightly"]
+    )
+    text = file.read_text(encoding="utf-8")
+
+    assert status == 0
+    assert text.startswith("<!-- specgate: nightly -->\n### specgate: ")
+    assert "* window 1: k4 against off: request profile: " in text
+    assert "#### Window 2\n" in text
+
+
+def test_a_record_that_was_not_read_keeps_the_text_from_being_green(
+    healthy: GateRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All others passed, and the headline says that one is missing; with none at all there is no text."""
+    status = cli.main(["report", str(record_of(healthy)), str(tmp_path / "gone.json"), "--markdown"])
+    shown = capsys.readouterr()
+    nothing = cli.main(["report", str(tmp_path / "gone.json"), f"--markdown={tmp_path / 'report.md'}"])
+
+    assert (status, nothing) == (2, 2)
+    assert "### specgate: 1 record not read, 4 PASS\n" in shown.out
+    assert "\n**Not passed**: 4 of 4 thresholds judged: 4 PASS.\n" in shown.out
+    assert f"* a record was not read: {tmp_path / 'gone.json'} cannot be read: " in shown.out
+    assert shown.err.startswith(f"specgate: {tmp_path / 'gone.json'} cannot be read: ")
+    assert not (tmp_path / "report.md").exists()
+
+
+def test_no_record_is_replaced_by_a_report(
+    healthy: GateRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An option without a file before the records takes the first of them for its file, and that is refused."""
+    record = record_of(healthy)
+    before = record.read_bytes()
+    given = [
+        ["report", "--markdown", str(record), str(record)],
+        ["report", "--html", str(record.parent), str(record)],
+        ["report", str(record), "--markdown", str(tmp_path / "away" / "report.md")],
+    ]
+
+    remedy = "put the records first, or write"
+
+    assert [cli.main(words) for words in given] == [2, 2, 2]
+    assert record.read_bytes() == before
+    assert capsys.readouterr().err.splitlines() == [
+        f"specgate: --markdown {record} would replace a file of JSON, as records are: {remedy} --markdown=FILE",
+        f"specgate: --html {record.parent}: a file is wanted, and that is a folder: {remedy} --html=FILE",
+        f"specgate: --markdown {given[2][-1]}: there is no folder {tmp_path / 'away'}: make it first",
+    ]
+
+
+def test_a_key_belongs_to_markdown(healthy: GateRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """It stands in an HTML comment, so it must not end one; without Markdown it means nothing."""
+    statuses = [
+        cli.main(["report", str(record_of(healthy)), "--key=a"]),
+        cli.main(["report", str(record_of(healthy)), "--key=a-->b", "--markdown"]),
+    ]
+
+    assert statuses == [2, 2]
+    assert capsys.readouterr().err.splitlines() == [
+        "specgate: --key stands in the first line of --markdown: ask for that, too",
+        "specgate: --key=a-->b: write up to 64 letters, digits, '.', '_' and single '-'",
+    ]

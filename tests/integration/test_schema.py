@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from pytest_specgate import cli
-from pytest_specgate.core import baselines, calibration, records
+from pytest_specgate.core import baselines, calibration, records, run_reports
 from pytest_specgate.core.schemas import KINDS
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _FILES: Final = {
     "record": f"window-record-{records.SCHEMA_VERSION}.json",
     "baseline": f"baseline-{baselines.SCHEMA_VERSION}.json",
     "noise": f"noise-{calibration.SCHEMA_VERSION}.json",
+    "report": f"report-{run_reports.SCHEMA_VERSION}.json",
 }
 _WHAT_COUNTS: Final = ("$defs", "$ref", "anyOf", "additionalProperties", "enum", "items", "properties", "type")
 _GATES: Final = """\
@@ -74,13 +75,14 @@ def written(new_gate_folder: Callable[[], GateFolder]) -> dict[str, list[Path]]:
     """Files of every kind, as runs on the fake engine write them."""
     gates = new_gate_folder()
     gates.write("test_gate.py", _GATES)
-    gates.run("--specgate-baseline=new")
+    gates.run("--specgate-baseline=new", "--specgate-json=report.json")
     gates.run("--specgate-calibrate", "--specgate-calibrate-boots=2")
     committed = sorted((gates.folder / "baselines").rglob("*.json"))
     return {
         "record": sorted((gates.folder / "specgate-results").rglob("record.json")),
         "baseline": [path for path in committed if path.name != "noise.json"],
         "noise": [path for path in committed if path.name == "noise.json"],
+        "report": [gates.folder / "report.json"],
     }
 
 

@@ -279,7 +279,7 @@ def test_only_the_lock_is_taken_over_from_the_user() -> None:
     """Variables that steer pytest or gates are not for the gate of the self-test, except where the lock is."""
     given = {
         "PATH": "/bin", "PYTEST_ADDOPTS": "-x", "SPECGATE_ROUNDS": "1", "SPECGATE_ATTACH": "usual=http://h",
-        "SPECGATE_STATE_DIR": "/s", "SPECGATE_LOCK_WAIT": "5",
+        "SPECGATE_STATE_DIR": "/s", "SPECGATE_LOCK_WAIT": "5", "GITHUB_STEP_SUMMARY": "/job/summary.md",
     }  # fmt: skip
 
     assert set(selftest._environment(given)) == {"PATH", "SPECGATE_STATE_DIR", "SPECGATE_LOCK_WAIT"}

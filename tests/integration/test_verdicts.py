@@ -101,7 +101,7 @@ def test_expecting_another_outcome_fails(slowed: GateRun) -> None:
     """`expect(PASS, INCONCLUSIVE)` on a FAIL says so in the first line, and shows the rest as for any FAIL."""
     text = _failure(slowed, "test_other_outcome")
 
-    assert text.startswith("Failed: expected PASS or INCONCLUSIVE, got FAIL (beyond-margin): FAIL: output throughput")
+    assert text.startswith("expected PASS or INCONCLUSIVE, got FAIL (beyond-margin): FAIL: output throughput")
     for part in ("request profile: ", "claim: ", "server of fast: ", "server of slow: ", "record: ", "measure again"):
         assert f"\n    {part}" in text
     assert "specgate_expected" not in slowed.cases[f"test_other_outcome[{CLAIM}]"].properties

@@ -276,6 +276,7 @@ def test_an_invalid_gate_shows_reason_and_details_and_no_figures(window: type[Wi
         "    outputs were not compared: no point of both arms can be judged; no accuracy check ran",
         "    server of off: serve folder --port 8001",
         "    server of k4: serve folder --port 8000",
+        "    whole log of k4: beside the record, as server-*-k4.log",
         "    record: results/record.json (judge it again, anywhere: specgate judge results/record.json)",
         "    run again: pytest 'test_gate.py::test_0[c1-output_throughput-not_worse]'",
     ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_specgate.core.arms import ArmPair
+from pytest_specgate.core.baseline_threshold import BaselineThreshold
 from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.profile import RequestProfile
 from pytest_specgate.core.records import ArmNoise
@@ -18,6 +20,7 @@ from pytest_specgate.core.thresholds import (
     OutputsThreshold,
     Threshold,
 )
+from pytest_specgate.reporting.layout import Detail, View
 from pytest_specgate.reporting.plan import PlannedWindow, plan_lines
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ FLOOR = NoiseFloor(0.01, "A/A windows of a test")
 AFTER_2, AFTER_4 = (
     f"c1-{name}-not_worse, first judged after {rounds} rounds" for name, rounds in (("ttft_p50", 2), ("tpot_p50", 4))
 )
+BASELINE = BaselineThreshold("ttft_p50", 1, 0.05, cross_window=FLOOR)
 MINUTES = {"off": 60.0, "k4": 120.0, "k7": 180.0}
 
 
@@ -101,11 +105,11 @@ def test_boots_and_requests(k4_off: ArmPair) -> None:
 @pytest.mark.parametrize(
     ("rounds", "floor", "boots"),
     [
-        (1, FLOOR, "2 to 2 (2 arms, 1 to 1 round)"),
-        (2, FLOOR, "4 to 4 (2 arms, 2 to 2 rounds)"),
+        (1, FLOOR, "2 (2 arms, 1 round)"),
+        (2, FLOOR, "4 (2 arms, 2 rounds)"),
         (6, FLOOR, "4 to 12 (2 arms, 2 to 6 rounds)"),
         (6, None, "8 to 12 (2 arms, 4 to 6 rounds)"),
-        (3, None, "6 to 6 (2 arms, 3 to 3 rounds)"),
+        (3, None, "6 (2 arms, 3 rounds)"),
     ],
 )
 def test_the_first_look_is_the_least(k4_off: ArmPair, rounds: int, floor: NoiseFloor | None, *, boots: str) -> None:
@@ -314,8 +318,8 @@ def test_without_warm_up(k4_off: ArmPair) -> None:
 @pytest.mark.parametrize(
     ("claim", "boots"),
     [
-        (LimitThreshold("ttft_p50", 1, "at_most", 1.0), "2 to 2 (2 arms, 1 to 1 round)"),
-        (OutputsThreshold(1, 0.99), "4 to 4 (2 arms, 2 to 2 rounds)"),
+        (LimitThreshold("ttft_p50", 1, "at_most", 1.0), "2 (2 arms, 1 round)"),
+        (OutputsThreshold(1, 0.99), "4 (2 arms, 2 rounds)"),
     ],
 )
 def test_claims_without_an_interval_ask_for_few_rounds(k4_off: ArmPair, claim: AnyThreshold, boots: str) -> None:
@@ -323,3 +327,72 @@ def test_claims_without_an_interval_ask_for_few_rounds(k4_off: ArmPair, claim: A
     pair = _with_rounds(k4_off, 6)
 
     assert f"boots: {boots}" in _lines(_planned([pair], {pair.title: [claim]}))
+
+
+def test_what_cannot_vary_is_no_range(k4_off: ArmPair) -> None:
+    """A plan of so many boots is not told as "from four to four", nor as "at most"."""
+    pair = _with_rounds(k4_off, 2)
+
+    lines = _lines(_planned([pair], {pair.title: [_not_worse()]}, boot_s=MINUTES))
+
+    assert "boots: 4 (2 arms, 2 rounds)" in lines
+    assert "time: 6 min, by what boots took in an earlier window" in lines
+    assert lines[-1] == "in all: 1 window, 4 boots, 6 min; nothing was started"
+
+
+@pytest.mark.parametrize(
+    ("claims", "boots"),
+    [
+        ([BASELINE], "12 (2 arms, 6 rounds)"),
+        ([BASELINE, LimitThreshold("ttft_p50", 1, "at_most", 1.0)], "12 (2 arms, 6 rounds)"),
+        ([BASELINE, _not_worse()], "4 to 12 (2 arms, 2 to 6 rounds)"),
+    ],
+    ids=["alone", "beside a limit", "beside an interval"],
+)
+def test_a_baseline_is_compared_with_a_whole_window(
+    k4_off: ArmPair, claims: Sequence[AnyThreshold], *, boots: str
+) -> None:
+    """A claim about a baseline asks for all rounds, unless an interval decides how many there are."""
+    pair = _with_rounds(k4_off, 6)
+
+    assert f"boots: {boots}" in _lines(_planned([pair], {pair.title: claims}))
+
+
+def test_gates_on_one_pair_are_told_apart(k4_off: ArmPair) -> None:
+    """Two gates with one claim each of the same name are named by their functions."""
+    pair = _with_rounds(k4_off, 2)
+    gates = [
+        Gate(f"test_gate.py::test_{name}", pair, (_not_worse(margin),)) for name, margin in (("a", 0.05), ("b", 0.1))
+    ]
+
+    lines = _lines(PlannedWindow([pair], gates, (), None))
+
+    assert [line.partition(":")[0] for line in lines if "judged after" in line] == [
+        "test_a[c1-ttft_p50-not_worse]", "test_b[c1-ttft_p50-not_worse]",
+    ]  # fmt: skip
+
+
+def test_a_large_loss_has_no_exponent(k4_off: ArmPair) -> None:
+    """A loss of some hundred per cent is a whole number."""
+    told = _of_threshold(_with_rounds(k4_off, 2), _not_worse(0.9, floor=NoiseFloor(0.9, "a made-up figure")))
+
+    assert re.search(r"a loss of \d{3,} % is called FAIL", told)
+
+
+@pytest.mark.parametrize(
+    ("detail", "first", "prospects"),
+    [
+        (Detail.NORMAL, "window 1: off, k4", True),
+        (Detail.SHORT, "window 1: off, k4", False),
+        (Detail.OUTCOME, "in all: ", False),
+    ],
+)
+def test_who_wants_little_is_told_little(k4_off: ArmPair, detail: Detail, first: str, *, prospects: bool) -> None:
+    """Under -q no threshold is told of, and under -qq only the sum."""
+    pair = _with_rounds(k4_off, 6)
+
+    lines = _lines(_planned([pair], {pair.title: [_not_worse()]}), view=View(detail))
+
+    assert lines[0].startswith(first)
+    assert lines[-1].startswith("in all: 1 window, at most 12 boots")
+    assert any("judged after" in line for line in lines) == prospects

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_specgate.core.speculation import SpeculationDelta, pool
+from pytest_specgate.core.thresholds import NoiseFloor, Threshold
 from pytest_specgate.core.verdict import change_words
 from pytest_specgate.reporting.tables import ArmBoots, claim_text, noise_line, pair_table, speculation_table
 
@@ -26,6 +28,7 @@ def figures_at(window: Window, *, at: int) -> list[str]:
     return [line for line in (lines[start], *rows) if "[" in line]
 
 
+FLOOR = NoiseFloor(0.01, "A/A windows of a test")
 LABELS = (
     "output throughput [tokens/s]",
     "TTFT p50 [ms]",
@@ -104,15 +107,42 @@ def test_a_verdict_stands_beside_its_claim(window: type[Window], k4_off: ArmPair
 
 
 def test_two_claims_on_one_figure_share_its_row(window: type[Window], k4_off: ArmPair) -> None:
-    """Figure and interval stand once, the outcomes below one another in the order of their gates, like ones once."""
+    """Figure and interval stand once, the outcomes below one another in the order of their gates, with their names."""
     one = window.of(k4_off, speeds={"k4": 1.2}).gated(margin=0.1)
     lines = one.gated(kind="better", margin=0.5).gated(margin=0.1).lines()
     start = next(place for place, line in enumerate(lines) if "output throughput" in line)
 
-    assert " ".join(lines[start].split()).endswith(" +20.0 +20.0 +19.2 .. +20.8 % PASS (not worse than -10 %)")
-    assert lines[start + 1].strip() == "FAIL (better than +50 %)"
+    assert " ".join(lines[start].split()).endswith(" +20.0 +20.0 +19.2 .. +20.8 % PASS (not worse than -10 %) test_0")
+    assert lines[start + 1].strip() == "FAIL (better than +50 %) test_1"
+    assert lines[start + 2].strip() == "PASS (not worse than -10 %) test_2"
     assert lines[start + 1].index("FAIL") == lines[start].index("PASS")
-    assert "TTFT p50" in lines[start + 2]
+    assert "TTFT p50" in lines[start + 3]
+
+
+def test_outcomes_of_two_gates_keep_their_intervals(window: type[Window], k4_off: ArmPair) -> None:
+    """Gates of different sizes judge one figure by different intervals: each stands on the line of its outcome."""
+    one = window.of(k4_off, speeds={"k4": [1.2, 1.21]}).gated(margin=0.1)
+    wide = Threshold("output_throughput", 1, "not_worse", 0.2, FLOOR)
+    other = dataclasses.replace(one.gates[0], id="test_gate.py::test_other", thresholds=(wide, *_three_more()))
+    lines = dataclasses.replace(one, gates=(*one.gates, other)).lines()
+    start = next(place for place, line in enumerate(lines) if "output throughput" in line)
+    first, second = (lines[place].split(" %  ") for place in (start, start + 1))
+
+    assert first[-1] == "PASS (not worse than -10 %) test_0"
+    assert second[-1] == "PASS (not worse than -20 %) test_other"
+    assert first[-2].split()[-3:] != second[-2].split()[-3:]
+
+
+def test_a_single_gate_needs_no_name(window: type[Window], k4_off: ArmPair) -> None:
+    """Where one gate judges a pair, outcomes and notes have no name of a gate."""
+    lines = window.of(k4_off, speeds={"k4": 1.2}).gated(margin=0.1).lines()
+
+    assert not any("test_0" in line for line in lines)
+
+
+def _three_more() -> tuple[Threshold, ...]:
+    """Return claims that share the error rates of their gate."""
+    return tuple(Threshold(metric, 8, "not_worse", 0.5, FLOOR) for metric in ("ttft_p50", "tpot_p50", "e2e_p50"))
 
 
 def test_limits_are_shown_as_raw_changes(window: type[Window], k4_off: ArmPair) -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
+    from pytest_specgate.core.progress import Begun, Step
+
 CLIENT = ClientRecord(
     processes=1,
     wall_s=10.0,
@@ -136,6 +138,8 @@ class World:
         gaps: that it finds at every point.
         saved: every state that was stored.
         told: every line of progress.
+        begun: every boot that was told to begin.
+        steps: what each boot then did, with its arm.
         dead: whether the running server has left.
         attached: whether servers run elsewhere.
         boot_takes_s: what every boot takes on the host's clock.
@@ -154,6 +158,8 @@ class World:
         self.gaps: ChunkGaps | None = None
         self.saved: list[WindowRecord] = []
         self.told: list[str] = []
+        self.begun: list[Begun] = []
+        self.steps: list[tuple[str, str]] = []
         self.dead = False
         self.attached = False
         self.boot_takes_s = 60.0
@@ -272,6 +278,21 @@ class World:
     def say(self, line: str) -> None:
         """Keep a line."""
         self.told.append(line)
+
+    def begin(self, boot: Begun) -> None:
+        """Keep what is told of a boot that begins."""
+        self.begun.append(boot)
+        self.say(boot.line)
+
+    def step(self, step: Step) -> None:
+        """Keep what a boot does, and the line of it."""
+        self.steps.append((self.begun[-1].arm, step.text))
+        if line := step.line(self.begun[-1].arm):
+            self.say(line)
+
+    def end(self, *, failed: bool) -> None:
+        """Keep whether a boot failed."""
+        self.steps.append((self.begun[-1].arm, "failed" if failed else "ended"))
 
     def leave(self, _: Boot) -> None:
         """Let the running server leave."""

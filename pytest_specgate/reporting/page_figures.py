@@ -1,0 +1,225 @@
+"""The figures of a window that a page may draw, by arm and load level: those of valid boots and points, no others."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import TYPE_CHECKING, Final
+
+from pytest_specgate.core.judge import first_point_problem, pair_problem
+from pytest_specgate.core.levels import concurrency_of, level_label, level_order, rate_per_s
+from pytest_specgate.core.metrics import measure
+from pytest_specgate.core.rounds import rounds_at
+from pytest_specgate.core.speculation import pool
+from pytest_specgate.core.statistics import geometric_mean
+from pytest_specgate.core.stored import Failure
+from pytest_specgate.reporting.plots import Cell, Levels, Line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_specgate.core.arms import Arm, ArmPair
+    from pytest_specgate.core.levels import Level
+    from pytest_specgate.core.records import BootRecord, PointRecord
+    from pytest_specgate.core.speculation import SpeculationDelta
+    from pytest_specgate.reporting.session_report import ReportedWindow
+
+LEVEL: Final = 0.95
+"""Of the intervals over boots."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """What of a window may be shown.
+
+    Attributes:
+        window: what was measured and judged.
+    """
+
+    window: ReportedWindow
+
+    @functools.cached_property
+    def problems(self) -> Mapping[str, Failure | None]:
+        """Why no figure of a pair may be shown, by its title; `None` for those whose figures may."""
+        return {pair.title: pair_problem(pair, self.window.record) for pair in self.window.pairs}
+
+    @functools.cached_property
+    def _point_problems(self) -> Mapping[tuple[str, Level], Failure | None]:
+        return {
+            (pair.title, at): first_point_problem(pair, self.window.record, at=at)
+            for pair in self.readable
+            for at in self.levels
+        }
+
+    def point_problem(self, pair: ArmPair, at: Level) -> Failure | None:
+        """Return why a valid pair cannot be judged at a load level; `None` if it can."""
+        return self._point_problems[pair.title, at]
+
+    @property
+    def readable(self) -> tuple[ArmPair, ...]:
+        """The pairs whose figures may be shown."""
+        return tuple(pair for pair in self.window.pairs if self.problems[pair.title] is None)
+
+    @functools.cached_property
+    def arms(self) -> tuple[Arm, ...]:
+        """All arms of the window's pairs, in the order in which they were declared."""
+        paired = {arm.name for pair in self.window.pairs for arm in pair.arms}
+        return tuple(arm for arm in self.window.record.arms if arm.name in paired)
+
+    def style(self, arm: str) -> int:
+        """Return the number of an arm in the legend."""
+        return next(place for place, one in enumerate(self.arms) if one.name == arm)
+
+    @functools.cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """The load levels, concurrencies first, each kind rising."""
+        return tuple(sorted(self.window.record.profile.points, key=level_order))
+
+    @functools.cached_property
+    def _boots(self) -> Mapping[tuple[str, Level], tuple[BootRecord, ...]]:
+        found: dict[tuple[str, Level], dict[int, BootRecord]] = {}
+        for pair in self.readable:
+            for at in self.levels:
+                if self.point_problem(pair, at) is None:
+                    for boot in (boot for both in self.window.record.rounds_of(pair) for boot in both):
+                        found.setdefault((boot.arm, at), {})[boot.round] = boot
+        return {key: tuple(boots[number] for number in sorted(boots)) for key, boots in found.items()}
+
+    def boots(self, arm: str, at: Level) -> tuple[BootRecord, ...]:
+        """Return the boots of an arm whose figures at a load level may be shown, by round.
+
+        These are the boots of whole rounds of a valid pair that can be judged at this level.
+        """
+        return self._boots.get((arm, at), ())
+
+    def points(self, arm: str, at: Level) -> tuple[PointRecord, ...]:
+        """Return their points."""
+        found = (boot.point(at) for boot in self.boots(arm, at))
+        return tuple(point for point in found if point is not None)
+
+    def left_out(self) -> Iterator[str]:
+        """Say which arms and points are shown nowhere, and why, each reason once."""
+        found: dict[str, list[str]] = {}
+        for what, problem in self._left_out():
+            found.setdefault(f"({problem.reason}): {problem.message}", []).append(what)
+        for why, names in found.items():
+            yield f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} left out {why}"
+
+    def _left_out(self) -> Iterator[tuple[str, Failure]]:
+        for arm in self.arms:
+            # By name: the arms of a record have lost their secrets.
+            mine = [pair for pair in self.window.pairs if arm.name in {one.name for one in pair.arms}]
+            valid = [pair for pair in mine if pair in self.readable]
+            if not valid:
+                problem = self.problems[mine[0].title]
+                assert problem is not None, "the pair is not readable"
+                yield arm.name, problem
+                continue
+            for at in self.levels:
+                problem = None if self.boots(arm.name, at) else self.point_problem(valid[0], at)
+                if problem is not None:
+                    yield f"{arm.name} at {level_label(at)}", problem
+
+    def values(self, arm: str, at: Level, metric: str) -> tuple[float, ...]:
+        """Return a metric of an arm's boots, by round; nothing unless each of them has it."""
+        found = [measure(metric, point, self.window.record.profile).value for point in self.points(arm, at)]
+        known = tuple(value for value in found if value is not None)
+        return known if len(known) == len(found) else ()
+
+    def missing(self, metric: str) -> Iterator[str]:
+        """Say at which valid points a metric has no value, and why."""
+        for arm in self.arms:
+            for at in self.levels:
+                found = [measure(metric, point, self.window.record.profile) for point in self.points(arm.name, at)]
+                why = next((one.missing for one in found if one.value is None), None)
+                if why is not None:
+                    yield f"{arm.name} at {level_label(at)}: no {metric}: {why}"
+
+    def lines(self, metric: str, *, open_loop: bool = False) -> tuple[Line, ...]:
+        """Return a metric over load levels of one kind, a line for each arm that has any."""
+        levels = [at for at in self.levels if (rate_per_s(at) is not None) == open_loop]
+        values = {(arm.name, at): self.values(arm.name, at, metric) for arm in self.arms for at in levels}
+        halves = {at: half_width([values[arm.name, at] for arm in self.arms]) for at in levels}
+        lines = []
+        for arm in self.arms:
+            cells = tuple(_cell(at, values[arm.name, at], halves[at]) for at in levels if values[arm.name, at])
+            if cells:
+                lines.append(Line(arm.name, self.style(arm.name), cells))
+        return tuple(lines)
+
+    def along(self, *, open_loop: bool) -> Levels | None:
+        """Return the load levels of one kind; `None` where there is none."""
+        labels = {_place(at): f"{at}" for at in self.levels if (rate_per_s(at) is not None) == open_loop}
+        return Levels("arrival rate [requests/s]" if open_loop else "concurrency", labels) if labels else None
+
+    def changes(self, pair: ArmPair, metric: str, *, open_loop: bool = False) -> Iterator[Cell]:
+        """Yield the change of a metric of a valid pair at each load level of one kind, as fractions."""
+        record = self.window.record
+        for at in self.levels:
+            if (rate_per_s(at) is not None) != open_loop or self.point_problem(pair, at) is not None:
+                continue
+            rounds = rounds_at(pair, record, metric_name=metric, at=at)
+            if not isinstance(rounds, Failure) and min(*rounds.reference.values, *rounds.candidate.values) > 0:
+                ratios = [
+                    right / left for left, right in zip(rounds.reference.values, rounds.candidate.values, strict=True)
+                ]
+                values = tuple(ratio - 1 for ratio in ratios)
+                yield Cell(_place(at), f"{at}", geometric_mean(ratios) - 1, values)
+
+    def speculation(self, arm: str, at: Level) -> SpeculationDelta | None:
+        """Return what an arm drafted and accepted at a load level, all boots pooled; `None` without speculation."""
+        deltas = [delta for point in self.points(arm, at) if (delta := point.counters.speculation()) is not None]
+        return pool(deltas) if deltas else None
+
+    def acceptance(self, at: Level) -> tuple[Line, ...]:
+        """Return the share of drafts accepted by position, a line for each speculative arm."""
+        lines = []
+        for arm in self.arms:
+            pooled = self.speculation(arm.name, at)
+            rates = pooled.per_position_rates if pooled is not None else ()
+            cells = tuple(Cell(place, f"{place}", rate) for place, rate in enumerate(rates))
+            if cells:
+                lines.append(Line(arm.name, self.style(arm.name), cells))
+        return tuple(lines)
+
+
+def _place(at: Level) -> float:
+    return concurrency_of(at) or rate_per_s(at) or 1.0
+
+
+def _cell(at: Level, values: Sequence[float], half: float | None) -> Cell:
+    place, label = _place(at), f"{at}"
+    if min(values) <= 0:
+        return Cell(place, label, math.fsum(values) / len(values), tuple(values))
+    mean = geometric_mean(values)
+    if half is None or len(values) < 2:
+        return Cell(place, label, mean, tuple(values))
+    factor = math.exp(half / math.sqrt(len(values)))
+    return Cell(place, label, mean, tuple(values), mean / factor, mean * factor)
+
+
+def degrees(arms: Sequence[Sequence[float]]) -> int:
+    """Return the degrees of freedom of the scatter within arms."""
+    return sum(len(values) - 1 for values in arms if values)
+
+
+def half_width(arms: Sequence[Sequence[float]]) -> float | None:
+    """Return t times the standard deviation of one boot, in log units; `None` where no arm has a second boot.
+
+    The scatter of boots is pooled over the arms of a load level: two boots of one arm alone tell next to nothing.
+
+    Args:
+        arms: values of the boots, by arm.
+    """
+    usable = [values for values in arms if values and min(values) > 0]
+    df = degrees(usable)
+    if not df:
+        return None
+    import numpy as np  # noqa: PLC0415  - a fifth of a second that only intervals may cost
+
+    from pytest_specgate.core import rule  # noqa: PLC0415
+
+    logs = [np.log(np.array(values)) for values in usable]
+    squares = math.fsum(float(((one - one.mean()) ** 2).sum()) for one in logs)
+    return float(rule.quantile((1 - LEVEL) / 2, np.array(float(df)))) * math.sqrt(squares / df)

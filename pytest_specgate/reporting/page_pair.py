@@ -1,0 +1,173 @@
+"""A pair as a page shows it: whether its figures may be read, and then what they are and what they rest on."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from pytest_specgate.core import identity
+from pytest_specgate.core.confounds import contradicted_of, difference_lines, differences_of, unproved_of
+from pytest_specgate.core.judge import identity_of
+from pytest_specgate.core.metrics import metric
+from pytest_specgate.reporting import plots
+from pytest_specgate.reporting.differences import differences_in_short
+from pytest_specgate.reporting.engines import build_lines
+from pytest_specgate.reporting.evidence import verdict_notes
+from pytest_specgate.reporting.outputs import output_lines
+from pytest_specgate.reporting.page_tables import LevelRows, pair_levels
+from pytest_specgate.reporting.page_verdicts import details, servers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_specgate.core.arms import ArmPair
+    from pytest_specgate.core.records import WindowRecord
+    from pytest_specgate.core.stored import Failure
+    from pytest_specgate.reporting.page_figures import Figures
+    from pytest_specgate.reporting.page_verdicts import Card, Command, Details
+
+NOT_COMPARED: Final = "request profile: not compared, since no round is whole"
+
+_SPEEDS: Final = {"output_throughput": "ink", "decode_rate_p50": "soft"}
+"""The metrics whose changes are drawn over load, with the classes of their colours."""
+
+_KIND: Final = 20
+"""Width of the first column of what `difference_lines` returns."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Figure:
+    """A picture with what stands below it."""
+
+    title: str
+    picture: str
+    caption: str = ""
+    legend: tuple[tuple[str, str], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Field:
+    """A field of the request profile that is not the same in all boots."""
+
+    name: str
+    left_boot: str
+    left: str
+    right_boot: str
+    right: str
+    remedy: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PairView:
+    """A pair, and what of it may be shown.
+
+    Attributes:
+        title: candidate against reference.
+        reference: name of the arm compared against.
+        candidate: name of the other.
+        varies: in what they may differ.
+        identity: the line that stands before every figure.
+        identical: whether it says that the request profiles are.
+        problem: why there are no figures; `None` where there are.
+        fields: of the request profile that differ.
+        cards: of its verdicts.
+    """
+
+    title: str
+    reference: str
+    candidate: str
+    varies: str
+    identity: str
+    identical: bool
+    problem: Failure | None
+    fields: tuple[Field, ...]
+    cards: tuple[Card, ...]
+    levels: tuple[LevelRows, ...] = ()
+    details: tuple[Details, ...] = ()
+    notes: tuple[str, ...] = ()
+    changes: tuple[Figure, ...] = ()
+    servers: tuple[Command, ...] = ()
+    in_short: str = ""
+    differences: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    builds: tuple[str, ...] = ()
+    unproved: tuple[str, ...] = ()
+    outputs: str = ""
+
+
+def pair_view(pair: ArmPair, figures: Figures, cards: Sequence[Card], *, name: str) -> PairView:
+    """Return a pair; one that must not be judged has no figures.
+
+    Args:
+        pair: the arms.
+        figures: of its window.
+        cards: of its verdicts.
+        name: unique in its page: the beginning of the names of its pictures.
+    """
+    record, problem = figures.window.record, figures.problems[pair.title]
+    report = identity_of(pair, record)
+    view = PairView(
+        title=pair.title,
+        reference=pair.reference.name,
+        candidate=pair.candidate.name,
+        varies=", ".join(pair.paths),
+        identity=report.sentence if record.rounds_of(pair) else NOT_COMPARED,
+        identical=report.identical,
+        problem=problem,
+        fields=tuple(map(_field, report.differences)),
+        cards=tuple(cards),
+        servers=tuple(servers_of(pair, record)),
+        in_short=differences_in_short(pair, record),
+        differences=tuple(_differences(pair, record)),
+        builds=tuple(build_lines(pair, record)),
+        unproved=tuple(_unproved(pair, record)),
+    )
+    if problem is not None:
+        return view
+    return dataclasses.replace(
+        view,
+        levels=tuple(pair_levels(pair, figures, cards)),
+        changes=tuple(_changes(pair, figures, name=name)),
+        details=tuple(one for card in cards if (one := details(card.verdict, name=card.name)) is not None),
+        notes=tuple(verdict_notes([card.verdict for card in cards])),
+        outputs=next(output_lines([pair], record)),
+    )
+
+
+def _unproved(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
+    """Say what of the declaration the servers do not tell, or tell otherwise."""
+    for arm in pair.arms:
+        yield from (f"{arm.name}: {contrast}" for contrast in contradicted_of(arm, record))
+        yield from (f"{name}: declared for {arm.name}, not told by its server" for name in unproved_of(arm, record))
+
+
+def _differences(pair: ArmPair, record: WindowRecord) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the differences of a pair's servers by kind: what kind it is, and each of them as text."""
+    report = differences_of(pair, record)
+    found: dict[str, list[str]] = {}
+    kind = ""
+    for line in () if report is None else difference_lines(report, allowed=pair.allow_engine_differences):
+        kind = line[:_KIND].strip() or kind
+        found.setdefault(kind, []).append(line[_KIND:].strip())
+    yield from ((kind, tuple(texts)) for kind, texts in found.items())
+
+
+def _changes(pair: ArmPair, figures: Figures, *, name: str) -> Iterator[Figure]:
+    """Yield the change of the speeds of a pair over load levels of each kind."""
+    for open_loop in (False, True):
+        found = {key: tuple(figures.changes(pair, key, open_loop=open_loop)) for key in _SPEEDS}
+        lines = [
+            plots.Line(metric(key).label, place, cells, tone=_SPEEDS[key])
+            for place, (key, cells) in enumerate(found.items())
+            if cells
+        ]
+        levels = figures.along(open_loop=open_loop)
+        if lines and levels is not None:
+            place = f"{name}-{'rate' if open_loop else 'load'}-change"
+            picture = plots.change_over_load(lines, levels, name=place, title=f"change of {pair.title}")
+            legend = tuple((one.name, plots.swatch(one.style, tone=one.tone)) for one in lines)
+            yield Figure(f"change over {levels.name}, up is better", picture, legend=legend)
+
+
+def _field(found: identity.Difference) -> Field:
+    left, right = identity.shortened(found.left, found.right)
+    return Field(found.field, found.left_boot, left, found.right_boot, right, found.remedy)

@@ -1,0 +1,34 @@
+"""Names of gates, as short as they can be told apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_specgate.reporting.gate_names import once, short_names
+
+
+@pytest.mark.parametrize(
+    ("ids", "names"),
+    [
+        ([], []),
+        (["a.py::test_x"], []),
+        (["a.py::test_x", "a.py::test_x"], []),
+        (["a.py::test_x", "a.py::test_y"], ["test_x", "test_y"]),
+        (["a.py::test_x[1]", "a.py::test_x[a::b]"], ["test_x[1]", "test_x[a::b]"]),
+        (["a.py::TestA::test_x", "a.py::TestB::test_x"], ["TestA::test_x", "TestB::test_x"]),
+        (["a.py::test_x", "b.py::test_x"], ["a.py::test_x", "b.py::test_x"]),
+        (["a.py::test_\x1b", "a.py::test_y"], ["test_\\x1b", "test_y"]),
+        (["odd", "odd too"], ["odd", "odd too"]),
+    ],
+)
+def test_gates_are_called_by_what_tells_them_apart(ids: list[str], names: list[str]) -> None:
+    """One gate needs no name; several are called by function, class or file, on one line that steers no terminal."""
+    assert list(short_names(ids).values()) == names
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"), [([], ""), (["a"], "a"), (["a", "a"], "a"), (["a", "b"], "a\nb"), (["a", "a", "b"], "a\na\nb")]
+)
+def test_what_all_lines_share_stands_once(lines: list[str], text: str) -> None:
+    """Otherwise each line keeps its place."""
+    assert once(lines) == text
