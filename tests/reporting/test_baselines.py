@@ -361,6 +361,17 @@ def test_the_summary_has_a_line_for_each_claim_about_a_baseline() -> None:
     assert list(baseline_lines([])) == []
 
 
+def test_claims_of_two_gates_about_a_baseline_are_told_apart() -> None:
+    """Where several gates judge the pair, each outcome stands with its gate; a narrow terminal leaves columns out."""
+    before = [window(number, 1.5) for number in range(1, 4)]
+    own = verdicts(1.5, *before)
+    lines = "\n".join(baseline_lines(own, names={own[0].gate: "test_k4"}, columns=90)).splitlines()
+
+    assert lines[3].endswith(f"{own[0].outcome} test_k4")
+    assert lines[-1].startswith("(not shown in 90 columns: since first, since last")
+    assert max(map(len, lines[1:-1])) <= 90
+
+
 def test_evidence_names_the_windows_and_the_margin_they_can_decide() -> None:
     """Whoever reads a failure sees the series, both changes, and what would help."""
     gate, before = Build.gate(PAIR, *CLAIMS), (window(1, 1.5), window(2, 1.515), window(3, 1.485))

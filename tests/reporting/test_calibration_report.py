@@ -13,6 +13,9 @@ from pytest_specgate.core.metrics import HEADLINE, metric
 from pytest_specgate.core.records import ArmNoise
 from pytest_specgate.core.thresholds import LimitThreshold, NoiseFloor, Threshold
 from pytest_specgate.reporting.calibration import calibration_lines
+from pytest_specgate.reporting.layout import FULL, Detail, View
+from pytest_specgate.reporting.session_lines import session_lines
+from pytest_specgate.reporting.session_report import SessionReport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,9 +57,9 @@ def found(window: type[Window], k4_off: ArmPair) -> Calibrated:
     )
 
 
-def _lines(found: Calibrated, pair: ArmPair, *thresholds: AnyThreshold) -> list[str]:
+def _lines(found: Calibrated, pair: ArmPair, *thresholds: AnyThreshold, view: View = FULL) -> list[str]:
     gates: Sequence[Gate] = [Gate(id="test_gate.py::test_0", pair=pair, thresholds=thresholds)] if thresholds else []
-    return "\n".join(calibration_lines(found, gates)).splitlines()
+    return "\n".join(calibration_lines(found, gates, view=view)).splitlines()
 
 
 def _rows(lines: Sequence[str]) -> list[list[str]]:
@@ -119,3 +122,43 @@ def test_the_table_says_what_a_floor_is(found: Calibrated, k4_off: ArmPair) -> N
     assert _lines(found, k4_off)[0] == (
         "noise of one round, by A/A windows (95 % of differences without a change lie within the floor)"
     )
+
+
+def test_who_wants_little_sees_what_is_gated(found: Calibrated, k4_off: ArmPair) -> None:
+    """Under -q the table has the gated metrics only, and all of them where nothing is gated."""
+    limit = LimitThreshold("acceptance_rate", 1, "at_least", 0.5)
+    short = View(Detail.SHORT)
+
+    assert [row[2] for row in _rows(_lines(found, k4_off, limit, view=short))] == ["acceptance rate"]
+    assert [row[2] for row in _rows(_lines(found, k4_off, view=short))] == ["TTFT p50", "TTFT p50"]
+
+
+def test_who_wants_much_sees_boots_and_servers(found: Calibrated, k4_off: ArmPair) -> None:
+    """Under -v the boots stand in their order, and how each server was started."""
+    lines = _lines(found, k4_off, view=View(Detail.LONG))
+
+    assert "boots in their order" in lines
+    assert sum(line.startswith("server of ") for line in lines) == 2
+
+
+def test_on_a_narrow_terminal_columns_are_left_out(found: Calibrated, k4_off: ArmPair) -> None:
+    """What 50 columns cannot show is named below."""
+    lines = _lines(found, k4_off, view=View(columns=50))
+
+    assert "(not shown in 50 columns: df, boots)" in lines
+    assert max(len(line) for line in lines if line.startswith(("arm", "---", "off", "k4"))) <= 50
+
+
+@pytest.mark.parametrize(
+    ("detail", "first", "last"),
+    [
+        (Detail.OUTCOME, "calibrations: baselines/gpu/noise.json", "calibrations: baselines/gpu/noise.json"),
+        (Detail.NORMAL, "noise of one round, by A/A windows", ""),
+    ],
+)
+def test_a_run_that_calibrates_ends_with_its_file(found: Calibrated, detail: Detail, first: str, last: str) -> None:
+    """Under -qq nothing but where it was written to."""
+    lines = list(session_lines(SessionReport(()), calibrated=[(found, [])], view=View(detail)))
+
+    assert lines[0].startswith(first)
+    assert lines[-1] == last

@@ -105,6 +105,17 @@ def test_much_has_values_by_round(window: type[Window], k4_off: ArmPair) -> None
     ]
 
 
+def test_values_by_round_of_what_cannot_be_judged(window: type[Window], k4_off: ArmPair) -> None:
+    """A point that is not judged has none, and a round without a value has a dash in place of it and of the change."""
+    absent = {"ttft_s": None, "first_text_s": None, "last_token_s": None}
+    gated = window.of(k4_off, speeds={}).gated("ttft_p50", at=8).gated("acceptance_length")
+    lines = _lines(gated.with_requests("k4", 1, at=8, error="HTTP 500", **absent), Detail.LONG)
+    table = lines[lines.index("k4 against off, by round") + 3 :][:2]
+
+    assert [line.split()[-4:] for line in table] == [["1", "-", "2.500", "-"], ["2", "-", "2.500", "-"]]
+    assert not any("c=8  TTFT" in line for line in lines)
+
+
 def test_much_has_boots_and_servers(window: type[Window], k4_off: ArmPair) -> None:
     """Boots in their order with their seconds and what came of them, and the last command of each arm, once."""
     gated = window.of(k4_off, speeds={}).with_death("k4", 2, measured=1).gated()
