@@ -144,8 +144,13 @@ OPTIONS_KEY: Final = pytest.StashKey[GateOptions]()
 
 
 _REPORTS: Final = ("json", "markdown", "html")
-_NOT_AGAIN: Final = ("--specgate-resume", "--specgate-report-key", *(f"--specgate-{name}" for name in _REPORTS))
-"""Options that do not belong to a new measurement: what it goes on with, and where this one is reported."""
+_NOT_AGAIN: Final = (
+    "--specgate-resume",
+    "--specgate-require-gates",
+    "--specgate-report-key",
+    *(f"--specgate-{name}" for name in _REPORTS),
+)
+"""Options that do not belong to a new measurement of one test: of the run, or where this one is reported."""
 
 _WORDS: Final = {"--specgate-engine-args": True, "--specgate-engine-command": False, "--specgate-engine-env": False}
 """Options that are read as words; whether an argument among them may have several values."""
@@ -196,7 +201,7 @@ def read_options(config: pytest.Config, *, environment: Mapping[str, str] = os.e
         calibrate=_calibrate(found),
         plan=is_yes(found["plan"]),
         budget_s=budget_of(found["budget"]),
-        require_gates=number_of(found["require_gates"], int, default=0, zero=True),
+        require_gates=number_of(found["require_gates"], int, default=None, zero=True) or 0,
         skip_inconclusive=word_of(found["inconclusive"], "fail", "skip") == "skip",
         baseline=baseline_mode_of(found["baseline"]),
         baseline_reason=reason_of(found["baseline_reason"]),

@@ -135,7 +135,9 @@ class Teller:
     def _rewrites(self) -> bool:
         """Whether a line may be rewritten in place: on a terminal that can, where nothing else writes meanwhile."""
         reporter, option = self._reporter(), self._config.getoption
-        others_write = option("capture") == "no" or option("log_cli_level") or self._config.getini("log_cli")
+        others_write = (
+            option("capture") in {"no", "tee-sys"} or option("log_cli_level") or self._config.getini("log_cli")
+        )
         can = reporter is not None and reporter.isatty and os.environ.get("TERM") != "dumb"
         return bool(can and not others_write)
 

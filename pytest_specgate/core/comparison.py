@@ -35,6 +35,7 @@ SAME_TWICE: Final = (
 MISMATCH: Final = "profile-mismatch"
 MISSING: Final = "missing-metric"
 CHUNKS_DIFFER: Final = "chunks-differ"
+OTHER_DEFINITION: Final = "other-definition"
 NOTHING: Final = "nothing-judged"
 
 _UNSET: Final = "(unset)"
@@ -206,6 +207,12 @@ def refused(
         differences=tuple(found),
         unproved=tuple(unproved),
     )
+
+
+def redefinition(name: str) -> Failure:
+    """Return that two windows mean two metrics by one name."""
+    text = f"the windows define {name} otherwise, so its values are of two metrics: measure both by one definition"
+    return Failure(reason=OTHER_DEFINITION, message=text)
 
 
 def missing(reasons: Sequence[str | None]) -> Failure:

@@ -6,11 +6,14 @@ these values.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
 from pytest_specgate.core.stored import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Unit: TypeAlias = Literal["s", "tokens/s", "requests/s", "tokens/s/GPU", "tokens", "requests", "share", "events"]
 Better: TypeAlias = Literal["higher", "lower"]
@@ -70,3 +73,9 @@ class AddedValue(Stored):
     value: Annotated[float, Field(ge=0)] | None
     missing: str | None = None
     n: Annotated[int, Field(ge=0)] = 0
+
+
+def redefined(some: Iterable[MetricDefinition], others: Iterable[MetricDefinition]) -> frozenset[str]:
+    """Return the names of the metrics that are defined on both sides, and not alike."""
+    known = {one.name: one.compared for one in some}
+    return frozenset(one.name for one in others if known.get(one.name, one.compared) != one.compared)

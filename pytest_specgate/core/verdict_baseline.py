@@ -21,6 +21,7 @@ from pytest_specgate.core.errors import InvalidError
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.rule import SLACK
 from pytest_specgate.core.stored import Failure
+from pytest_specgate.core.units import signed
 from pytest_specgate.core.verdict import BaselineVerdict, Outcome, Verdict, change_words
 from pytest_specgate.core.verdict_parts import OPEN, attached, head, invalid
 
@@ -122,7 +123,7 @@ def _judged(case: BaselineCase) -> Verdict:
     verdict = _figures(case, look)
     low, high = sorted(threshold.raw(bound) for bound in (look.lower, look.upper))
     unit = "points" if threshold.points else "%"
-    span = f", interval {100 * low:+.1f} to {100 * high:+.1f} {unit}"
+    span = f", interval {signed(low)} to {signed(high)} {unit}"
     margin = f", margin {100 * threshold.declared_limit:+.3g} {unit}"
     judged = verdict.model_copy(
         update={

@@ -15,6 +15,7 @@ from pytest_specgate.core.noise import Noise
 from pytest_specgate.core.rounds import Rounds, rounds_at
 from pytest_specgate.core.speed import factor_fields
 from pytest_specgate.core.stored import Failure
+from pytest_specgate.core.units import signed
 from pytest_specgate.core.verdict import Outcome, Verdict, change_words
 from pytest_specgate.core.verdict_parts import OPEN, attached, head, invalid, problem_at
 
@@ -245,7 +246,7 @@ def _summary(verdict: Verdict, case: _Case) -> str:
     threshold = case.threshold
     unit = "points" if threshold.points else "%"
     low, high = verdict.change_low, verdict.change_high
-    span = "" if low is None or high is None else f", interval {100 * low:+.1f} to {100 * high:+.1f} {unit}"
+    span = "" if low is None or high is None else f", interval {signed(low)} to {signed(high)} {unit}"
     changed = change_words(case.raw(case.look.mean), metric_name=threshold.metric, points=threshold.points)
     limit = 100 * (abs(verdict.limit or 0.0) if threshold.kind == "equivalent" else (verdict.limit or 0.0))
     sign = "" if threshold.kind == "equivalent" else "+"

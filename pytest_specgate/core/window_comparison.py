@@ -14,6 +14,7 @@ from pytest_specgate.core.baseline_offer import observed_profile, shortened_prof
 from pytest_specgate.core.baselines import BaselineValues as Values
 from pytest_specgate.core.comparison import (
     MISMATCH,
+    OTHER_DEFINITION,
     SAME_TWICE,
     Cell,
     Comparison,
@@ -22,6 +23,7 @@ from pytest_specgate.core.comparison import (
     counted,
     differences,
     missing,
+    redefinition,
     refused,
 )
 from pytest_specgate.core.comparison_rule import compared
@@ -29,6 +31,7 @@ from pytest_specgate.core.confounds import attached_sentence, differing
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.hosts import facts_of, host_class
 from pytest_specgate.core.judge import first_point_problem, pair_problem
+from pytest_specgate.core.metric_definitions import redefined
 from pytest_specgate.core.metrics import measure, metric, rows
 from pytest_specgate.core.profile import declared_fields
 from pytest_specgate.core.redaction import redacted_arm, redacted_text
@@ -53,11 +56,9 @@ if TYPE_CHECKING:
 
 FOREIGN_HOST: Final = "foreign-host"
 UNFINISHED: Final = "unfinished"
-OTHER_DEFINITION: Final = "other-definition"
 NOTHING_IN_COMMON: Final = "nothing-in-common"
 
 _WINDOWS: Final = ("reference", "candidate")
-_SINGLE: Final = "a window of one round has no spread of its own"
 
 
 def compare_windows(
@@ -125,10 +126,7 @@ class _Both:
 
     def __init__(self, reference: WindowRecord, candidate: WindowRecord) -> None:
         self.windows = (reference, candidate)
-        defined = [{one.name: one.compared for one in record.added_metrics} for record in self.windows]
-        self.redefined = frozenset(
-            name for name in defined[0].keys() & defined[1].keys() if defined[0][name] != defined[1][name]
-        )
+        self.redefined = redefined(reference.added_metrics, candidate.added_metrics)
         titles = [{pair.title: pair for pair in pairs_of(record)} for record in self.windows]
         names = [{arm.name: arm for arm in record.arms} for record in self.windows]
         self.pairs = [(titles[0][title], titles[1][title]) for title in titles[0] if title in titles[1]]
@@ -330,12 +328,10 @@ def _metric_cells(both: _Both, cell: Cell, rounds: Sequence[Sequence[_Round]], c
         if not known and name not in claims.margins:
             continue
         filled = dataclasses.replace(cell, metric=name)
-        if name in both.redefined:
-            yield dataclasses.replace(filled, problem=_redefinition(name))
-            continue
-        if len(known) < len(found):
+        if len(known) < len(found) or name in both.redefined:
             reasons = [None if isinstance(one, Values) else one for one in found]
-            yield dataclasses.replace(filled, problem=missing(reasons))
+            problem = redefinition(name) if name in both.redefined else missing(reasons)
+            yield dataclasses.replace(filled, problem=problem)
             continue
         apart = chunk_problem(chunks) if row.per_chunk else None
         if apart is not None and cell.mode == "relative":
@@ -344,11 +340,6 @@ def _metric_cells(both: _Both, cell: Cell, rounds: Sequence[Sequence[_Round]], c
                 yield dataclasses.replace(filled, problem=apart)
             continue
         yield dataclasses.replace(filled, reference=known[0], candidate=known[1], apart=apart)
-
-
-def _redefinition(name: str) -> Failure:
-    text = f"the windows define {name} otherwise, so its values are of two metrics: measure both by one definition"
-    return Failure(reason=OTHER_DEFINITION, message=text)
 
 
 def _values(both: _Both, rounds: Sequence[Sequence[_Round]], row: Metric) -> list[Values | str]:
@@ -376,15 +367,14 @@ def _unproved(both: _Both) -> list[str]:
 
 
 def _notes(both: _Both, *, mode: Mode, twice: bool) -> Iterator[str]:
-    reference, candidate = both.windows
-    if twice or window_id(reference) == window_id(candidate):
+    if twice or len({*map(window_id, both.windows)}) == 1:
         yield SAME_TWICE
     for window, arms in zip(_WINDOWS, _alone_in(both), strict=True):
         if arms:
             yield f"only in the {window} window: {', '.join(arms)}"
     yield from _builds(both)
     if any(len(record.boots_of(arm.name)) == 1 for record in both.windows for arm, _ in both.arms):
-        yield _SINGLE
+        yield "a window of one round has no spread of its own"
     if mode == "absolute":
         free = [arm.name for arm, _ in both.arms if not both.guards_of(arm.name) and not both.watched(arm.name)]
         yield from (f"{arm} is held against no other arm: nothing tells whether the machine moved" for arm in free)

@@ -17,11 +17,11 @@ from pytest_specgate.core.units import measured_text, rounded_up
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.baselines import baseline_evidence
 from pytest_specgate.reporting.figures import number, percent, span, two_digits, unit_text, value_text
-from pytest_specgate.reporting.gate_names import threshold_name
+from pytest_specgate.reporting.gate_names import names_for_thresholds, thresholds_text
 from pytest_specgate.reporting.tables import noise_line, shares_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.verdict import FactorVerdict, Verdict
@@ -108,26 +108,27 @@ def _factor_text(factor: FactorVerdict) -> str:
     )
 
 
-def verdict_notes(verdicts: Sequence[Verdict], *, names: Mapping[str, str] | None = None) -> Iterator[str]:
+def verdict_notes(verdicts: Sequence[Verdict], *, among: Sequence[Verdict] = ()) -> Iterator[str]:
     """Yield what stands beside the verdicts of a pair, also those that passed: noise, factors, and what to know.
 
     What several verdicts have in common is said once, with the thresholds that it concerns.
 
     Args:
-        verdicts: of a pair.
-        names: of its gates, by id, where several judge it.
+        verdicts: to say something of.
+        among: all of the pair, where these are only some of them.
     """
+    names = names_for_thresholds((verdict.gate, verdict.threshold) for verdict in among or verdicts)
     for label, lines in (
         ("noise", lambda verdict: [verdict.noise] if verdict.noise else []),
         ("", lambda verdict: list(factor_lines(verdict))),
         ("note", lambda verdict: list(verdict.flags)),
     ):
-        found: dict[str, list[str]] = {}
+        found: dict[str, list[Verdict]] = {}
         for verdict in verdicts:
             for line in lines(verdict):
-                found.setdefault(line, []).append(threshold_name(verdict, names or {}))
-        for line, thresholds in found.items():
-            yield f"{', '.join(thresholds)}: {f'{label}: ' if label else ''}{line}"
+                found.setdefault(line, []).append(verdict)
+        for line, concerned in found.items():
+            yield f"{thresholds_text(concerned, names)}: {f'{label}: ' if label else ''}{line}"
 
 
 def prospect_lines(verdict: Verdict) -> Iterator[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_specgate.core.units import signed
+
 if TYPE_CHECKING:
     from pytest_specgate.core.metrics import Metric
 
@@ -29,8 +31,8 @@ def number(value: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """Return a signed percentage with one decimal."""
-    return f"{100 * fraction:+.1f} %"
+    """Return a signed percentage."""
+    return f"{signed(fraction)} %"
 
 
 def span(low: float | None, high: float | None, *, points: bool = False) -> str:
@@ -43,7 +45,7 @@ def span(low: float | None, high: float | None, *, points: bool = False) -> str:
     """
     if low is None or high is None:
         return "-"
-    return f"{100 * low:+.1f} .. {100 * high:+.1f} {'points' if points else '%'}"
+    return f"{signed(low)} .. {signed(high)} {'points' if points else '%'}"
 
 
 def two_digits(value: float) -> str:

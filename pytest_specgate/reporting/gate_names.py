@@ -18,6 +18,16 @@ def gate_names(verdicts: Iterable[Verdict]) -> dict[str, str]:
     return short_names(verdict.gate for verdict in verdicts)
 
 
+def names_for_thresholds(thresholds: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return names of gates, by id, for places that name thresholds; none where their ids tell them apart.
+
+    Args:
+        thresholds: id of the gate and of the threshold.
+    """
+    found = list(dict.fromkeys(thresholds))
+    return short_names(gate for gate, _ in found) if len({own for _, own in found}) < len(found) else {}
+
+
 def short_names(gates: Iterable[str]) -> dict[str, str]:
     """Return the shortest names that tell gates apart, by id; none where there is one gate only.
 
@@ -43,10 +53,13 @@ def _within_file(gate: str) -> str:
     return gate.partition("::")[2] or gate
 
 
-def threshold_name(verdict: Verdict, names: Mapping[str, str]) -> str:
-    """Return the id of a threshold, with its gate where several share the pair: ``test_k4[c8-ttft_p50-not_worse]``."""
-    gate = names.get(verdict.gate)
-    return f"{gate}[{verdict.threshold}]" if gate else verdict.threshold
+def thresholds_text(verdicts: Iterable[Verdict], names: Mapping[str, str]) -> str:
+    """Return the ids of some thresholds, in brackets behind those of their gates that have names: ``test_k4[a, b]``."""
+    by_gate: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        by_gate.setdefault(names.get(verdict.gate, ""), []).append(verdict.threshold)
+    listed = {gate: ", ".join(thresholds) for gate, thresholds in by_gate.items()}
+    return ", ".join(f"{gate}[{text}]" if gate else text for gate, text in listed.items())
 
 
 def with_gate(words: str, verdict: Verdict, names: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import shlex
 from typing import TYPE_CHECKING
 
+from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE
 from pytest_specgate.core.confounds import REASON as OTHER_DIFFERENCES
 from pytest_specgate.core.confounds import attached_of
@@ -171,14 +172,14 @@ def _pair_lines(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict]
         yield from map(one_line, pair_differences(pair, record) if problem.reason == OTHER_DIFFERENCES else ())
         return
     yield identity_of(pair, record).sentence
-    names = gate_names(verdicts)
     yield pair_table(pair, record, verdicts, columns=view.columns)
     yield from point_notes(pair, record)
-    yield from baseline_lines(verdicts, names=names, columns=view.columns)
+    against = [verdict for verdict in verdicts if verdict.kind == NOT_WORSE_THAN_BASELINE]
+    yield from baseline_lines(against, names=gate_names(against), columns=view.columns)
     told = verdicts
     if view.detail < Detail.NORMAL:
         told = [verdict for verdict in verdicts if verdict.outcome != Outcome.PASS]
-    yield from map(one_line, verdict_notes(told, names=names))
+    yield from map(one_line, verdict_notes(told, among=verdicts))
     if told or view.detail >= Detail.NORMAL:
         yield from map(one_line, (*build_lines(pair, record), *pair_differences(pair, record)))
     if view.detail >= Detail.LONG and (table := round_table(pair, record, verdicts, columns=view.columns)):

@@ -13,6 +13,7 @@ from pytest_specgate.core.metrics import HEADLINE, measure, metric
 from pytest_specgate.core.rounds import rounds_at
 from pytest_specgate.core.statistics import geometric_mean
 from pytest_specgate.core.stored import Failure
+from pytest_specgate.core.units import signed
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.figures import number, span, unit_text, value_text
 from pytest_specgate.reporting.tables import claim_text
@@ -125,8 +126,8 @@ def _changes(row: Metric, rounds: Rounds, *, points: bool) -> tuple[str, str]:
     mean = math.fsum(found) / len(found) if points else geometric_mean(candidate) / geometric_mean(reference) - 1
     words = change_words(mean, metric_name=row.name, points=points)
     if len(found) <= _ROUNDS_SHOWN:
-        return words, "  ".join(f"{100 * change:+.1f}" for change in found)
-    return words, f"{100 * min(found):+.1f} to {100 * max(found):+.1f}"
+        return words, "  ".join(map(signed, found))
+    return words, f"{signed(min(found))} to {signed(max(found))}"
 
 
 def outcome_text(card: Card) -> str:

@@ -16,7 +16,7 @@ from pytest_specgate.core.thresholds import BaselineThreshold, CurveThreshold, L
 from pytest_specgate.core.units import rounded_up
 from pytest_specgate.reporting.evidence import counted
 from pytest_specgate.reporting.figures import two_digits
-from pytest_specgate.reporting.gate_names import short_names
+from pytest_specgate.reporting.gate_names import names_for_thresholds
 from pytest_specgate.reporting.layout import FULL, Detail
 
 if TYPE_CHECKING:
@@ -50,6 +50,16 @@ class PlannedWindow:
     def most_rounds(self) -> int:
         """Rounds at most."""
         return max(self.rounds_of(pair) for pair in self.pairs)
+
+    def gates_of(self, pair: ArmPair) -> list[Gate]:
+        """Return the gates that judge a pair."""
+        return [gate for gate in self.gates if gate.pair.key == pair.key]
+
+    def name_of(self, threshold: AnyThreshold, gate: Gate) -> str:
+        """Return the id of a threshold, with its gate where another one on the pair has a threshold of that id."""
+        gates = self.gates_of(gate.pair)
+        names = names_for_thresholds((one.id, claim.id) for one in gates for claim in one.thresholds)
+        return f"{names[gate.id]}[{threshold.id}]" if names else threshold.id
 
     def rounds_of(self, pair: ArmPair) -> int:
         """Return the rounds of a pair at most: limits ask for one, and answers for two."""
@@ -105,12 +115,9 @@ def _window_lines(window: PlannedWindow, *, number: int) -> Iterator[str]:
 def _prospect_lines(window: PlannedWindow) -> Iterator[str]:
     for pair in window.pairs:
         yield f"  {pair.title}: {counted(window.rounds_of(pair), 'round')} at most"
-        own = [gate for gate in window.gates if gate.pair.key == pair.key]
-        names = short_names(gate.id for gate in own)
-        for gate in own:
+        for gate in window.gates_of(pair):
             for threshold in gate.thresholds:
-                name = f"{names[gate.id]}[{threshold.id}]" if names else threshold.id
-                yield f"    {name}: {_prospects(threshold, gate, window.noise)}"
+                yield f"    {window.name_of(threshold, gate)}: {_prospects(threshold, gate, window.noise)}"
 
 
 def _span(low: str, high: str) -> str:
@@ -133,7 +140,8 @@ def _budget_lines(window: PlannedWindow, *, rounds: int | None) -> Iterator[str]
         for threshold in gate.intervals:
             first = gate.plan(threshold, window.noise).looks[0]
             if first > rounds:
-                yield f"    undecided: {threshold.id}, first judged after {counted(first, 'round')}"
+                name = window.name_of(threshold, gate)
+                yield f"    undecided: {name}, first judged after {counted(first, 'round')}"
 
 
 def _boots(window: PlannedWindow, *, rounds: int) -> int:

@@ -15,10 +15,10 @@ from pytest_specgate.core.metrics import HEADLINE, Measured, measure, metric
 from pytest_specgate.core.noise import NORMAL_975, floor_of
 from pytest_specgate.core.speculation import pool
 from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_AGREE
-from pytest_specgate.core.units import amount_text
+from pytest_specgate.core.units import amount_text, signed
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.baselines import one_line
-from pytest_specgate.reporting.figures import number, span, unit_text, value_text
+from pytest_specgate.reporting.figures import number, span, two_digits, unit_text, value_text
 from pytest_specgate.reporting.gate_names import gate_names, once, with_gate
 from pytest_specgate.reporting.layout import Narrowing, Table
 
@@ -45,8 +45,10 @@ def pair_table(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict],
         verdicts: on this pair; where several gates judge it, each outcome is told with its gate.
         columns: width of the terminal; `None` for any width.
     """
-    names = gate_names(verdicts)
-    rows = [row for at in record.profile.points for row in _point_rows(pair, record, verdicts, names=names, at=at)]
+    # What is claimed of a baseline stands in a table of its own: its changes are of another kind.
+    own = [verdict for verdict in verdicts if verdict.kind != NOT_WORSE_THAN_BASELINE]
+    names = gate_names(own)
+    rows = [row for at in record.profile.points for row in _point_rows(pair, record, own, names=names, at=at)]
     arms = [arm.name for arm in pair.arms]
     table = Table(
         ("load", "metric", *arms, "change", "by round", "interval", "outcome"),
@@ -86,8 +88,7 @@ def point_notes(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
 def _point_rows(
     pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, names: Mapping[str, str], at: Level
 ) -> Iterable[_TableRow]:
-    # What is claimed of a baseline stands in a table of its own: its changes are of another kind.
-    here = [verdict for verdict in verdicts if verdict.at == at and verdict.kind != NOT_WORSE_THAN_BASELINE]
+    here = [verdict for verdict in verdicts if verdict.at == at]
     problem = first_point_problem(pair, record, at=at)
     if problem is not None:
         text = one_line(f"not judged ({problem.reason}), see below")
@@ -184,8 +185,8 @@ def _change(pair: ArmPair, record: WindowRecord, row: Metric, *, at: Level) -> _
 
 def _rounds(changes: Sequence[float]) -> str:
     if len(changes) <= _ROUNDS_SHOWN:
-        return "  ".join(f"{100 * change:+.1f}" for change in changes)
-    return f"{100 * min(changes):+.1f} to {100 * max(changes):+.1f}"
+        return "  ".join(map(signed, changes))
+    return f"{signed(min(changes))} to {signed(max(changes))}"
 
 
 def _interval(verdict: Verdict) -> str:
@@ -328,6 +329,6 @@ def noise_line(verdict: Verdict) -> str:
     ratio = "" if verdict.f_ratio is None else f", own variance {verdict.f_ratio:.2f} times that known before"
     unit, floor = ("points", NORMAL_975 * verdict.sd) if verdict.points else ("%", floor_of(verdict.sd))
     return (
-        f"noise: sd of a round {100 * verdict.sd:.2g} {unit} (floor {100 * floor:.2g} {unit}), "
+        f"noise: sd of a round {two_digits(100 * verdict.sd)} {unit} (floor {two_digits(100 * floor)} {unit}), "
         f"df {verdict.df:g}: {verdict.noise}{ratio}"
     )

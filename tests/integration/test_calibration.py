@@ -145,7 +145,16 @@ def test_a_plan_says_what_would_be_done_and_does_nothing(gate_folder: GateFolder
         in run.output
     )
     assert "nothing was started" in run.output
+    assert "judged:" not in run.summary, "a plan counts no outcomes"
     assert not run.results.exists()
+
+
+def test_a_plan_is_told_to_the_most_silent(gate_folder: GateFolder) -> None:
+    """Under -qq the whole output is one line."""
+    written(gate_folder, margin='margin="3%", noise=noise_floor("1%", source="made up")')
+    run = gate_folder.run("--specgate-plan", "-qqq")
+
+    assert run.output.strip() == "specgate: in all: 1 window, at most 12 boots; nothing was started"
 
 
 def test_a_plan_knows_the_time_of_earlier_boots(gate_folder: GateFolder) -> None:

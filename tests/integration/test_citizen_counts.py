@@ -24,6 +24,7 @@ from pytest_specgate.gate_count import (
     GateLedger,
     gate_state,
 )
+from pytest_specgate.options import read_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -266,6 +267,13 @@ def test_a_requirement_may_be_lifted(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nspecgate_require_gates = 3\n")
 
     assert _run(pytester, "--specgate-require-gates=0").ret == pytest.ExitCode.OK
+
+
+def test_what_measures_one_test_again_requires_none(pytester: pytest.Pytester) -> None:
+    """The command in a failure is of one test: gates that a whole run needs are not asked of it."""
+    config = pytester.parseconfig("--specgate-require-gates=3", "--specgate-rounds=4")
+
+    assert read_options(config, environment={}).given == ("--specgate-rounds=4",)
 
 
 def test_gates_are_counted_by_what_became_of_them(mixed: GateRun) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from pytest_specgate.gate_count import _STATES
+from pytest_specgate.names import RUNS_PROPERTY
 from pytest_specgate.option_table import OPTIONS
+from pytest_specgate.time_limits import _REMEDY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,3 +98,14 @@ def test_options_are_unset_where_nobody_sets_them(pytester: pytest.Pytester) -> 
 
     assert [option.flag for option in OPTIONS if config.getoption(option.ini) is not None] == []
     assert [option.ini for option in OPTIONS if config.getini(option.ini) is not None] == []
+
+
+def test_the_page_about_other_plugins_quotes_what_is_said() -> None:
+    """Sentences, states, properties and options in docs/pytest.md are those of the code."""
+    page = (Path(__file__).parents[2] / "docs" / "pytest.md").read_text(encoding="utf-8")
+    options = set(re.findall(r"--specgate-[a-z-]+", page))
+
+    assert [state for state in _STATES if f"| `{state}` |" not in page] == []
+    assert f"from pytest-timeout: {_REMEDY}\n" in page
+    assert f"`{RUNS_PROPERTY}`" in page
+    assert options <= {option.flag for option in OPTIONS}

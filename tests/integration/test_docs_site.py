@@ -21,6 +21,7 @@ import pytest_specgate
 from pytest_specgate import hookspecs, names
 from pytest_specgate.cli import COMMANDS, command
 from pytest_specgate.option_table import OPTIONS
+from pytest_specgate.reporting import properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,6 +215,18 @@ def test_marks_and_fixtures_are_in_the_reference() -> None:
     known = {names.GATE_MARK, names.PAIRS_MARK, names.THRESHOLD_FIXTURE, names.WINDOW_FIXTURE, names.SERVER_FIXTURE}
 
     assert {name for name in {*known, "verdict"} if f"| `{name}` |" not in page} == set()
+
+
+def test_junit_properties_are_in_the_reference() -> None:
+    """Whoever reads them in a dashboard finds what they mean; those that end with a unit are listed without it."""
+    source = Path(properties.__file__).read_text(encoding="utf-8")
+    texts = [str(node.value) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    known = {text for text in texts if re.fullmatch(r"specgate_[a-z_]+[a-z]", text)}
+    known |= {value for name, value in vars(names).items() if name.endswith("_PROPERTY")}
+    listed = set(re.findall(r"`(specgate_\w+)`", _TEXTS["docs/reference/junit.md"]))
+
+    assert len(known) > 20
+    assert known - listed == set()
 
 
 def test_exit_statuses_of_commands_are_in_the_reference() -> None:

@@ -105,6 +105,15 @@ def test_the_load_lines_tell_what_was_sent(loads: GateRun) -> None:
     ]
 
 
+def test_several_windows_are_told_apart_while_they_run(loads: GateRun) -> None:
+    """Three loads are three windows, and every boot says of which of them it is."""
+    places = re.findall(
+        r"^specgate: (window \d of 3), round 1 of \d: \w+: starting its server$", loads.output, re.MULTILINE
+    )
+
+    assert list(dict.fromkeys(places)) == ["window 1 of 3", "window 2 of 3", "window 3 of 3"]
+
+
 def test_chat_prompts_are_counted_through_the_template(loads: GateRun) -> None:
     """The server counts exactly what was asked for, template included; the template is part of the profile."""
     chat = loads.records[0].boots[0]

@@ -150,7 +150,9 @@ def test_a_worker_has_no_terminal(out: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "config", [Config(tty=False), Config(capture="no"), Config(log_cli=True), Config(verbosity=1)], ids=str
+    "config",
+    [Config(tty=False), Config(capture="no"), Config(capture="tee-sys"), Config(log_cli=True), Config(verbosity=1)],
+    ids=str,
 )
 def test_who_gets_every_step_as_a_line(config: Config, out: Path) -> None:
     """Logs, and terminals to which others write meanwhile or on which much is wanted."""

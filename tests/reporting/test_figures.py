@@ -51,7 +51,14 @@ def test_times_are_shown_in_milliseconds_and_all_else_as_it_is(name: str, value:
 
 @pytest.mark.parametrize(
     ("fraction", "text"),
-    [(0.178, "+17.8 %"), (-0.061, "-6.1 %"), (0.0, "+0.0 %"), (-1.0, "-100.0 %"), (10.0, "+1000.0 %")],
+    [
+        (0.178, "+17.8 %"),
+        (-0.061, "-6.1 %"),
+        (0.0, "+0.0 %"),
+        (-1.0, "-100.0 %"),
+        (-0.0001, "+0.0 %"),
+        (82.564, "+8256 %"),
+    ],
 )
 def test_changes_carry_their_sign(fraction: float, text: str) -> None:
     """Case 94: a drop to nothing is -100 %, never 0."""

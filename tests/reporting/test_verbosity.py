@@ -201,6 +201,27 @@ def test_windows_that_were_not_measured_are_listed() -> None:
     assert _session(report) == ["not PASS", "not measured: a.py::test_x", "    no prompt fits"]
 
 
+def test_notes_name_gates_whose_thresholds_share_an_id(window: type[Window], k4_off: ArmPair) -> None:
+    """Two claims of one id are told apart by their gates, also where only one of them is told of."""
+    gated = window.of(k4_off, speeds={"k4": 0.8}).gated().gated(margin=0.5)
+    normal, short = (
+        [line for line in _lines(gated, detail) if "noise: " in line] for detail in (Detail.NORMAL, Detail.SHORT)
+    )
+
+    both = "test_0[c1-output_throughput-not_worse], test_1[c1-output_throughput-not_worse]: noise: "
+    assert [line.startswith(both) for line in normal] == [True]
+    assert [line.partition(": ")[0] for line in short] == ["test_0[c1-output_throughput-not_worse]"]
+
+
+def test_notes_of_different_thresholds_need_no_gate(window: type[Window], k4_off: ArmPair) -> None:
+    """Where the ids tell them apart they stand alone."""
+    gated = window.of(k4_off, speeds={}).gated().gated(at=8)
+
+    assert [line.partition(": ")[0] for line in _lines(gated, Detail.NORMAL) if "noise: " in line] == [
+        "c1-output_throughput-not_worse, c8-output_throughput-not_worse"
+    ]
+
+
 def test_all_green_says_nothing_of_what_is_not(window: type[Window], k4_off: ArmPair) -> None:
     """No heading without lines below it."""
     assert "not PASS" not in _session(_report(window.of(k4_off, speeds={}).gated()))
