@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from pytest_specgate.earlier_reports import foreign
 from pytest_specgate.names import REPORT_KEY
 
 if TYPE_CHECKING:
@@ -150,18 +151,21 @@ def report_key_of(given: Given | None) -> str:
     return "" if given is None else given.text
 
 
-def report_file_of(given: Given | None, *, folder: Path) -> Path | None:
+def report_file_of(given: Given | None, *, folder: Path, kind: str) -> Path | None:
     """Read the path of a file that is written at the end, and find out now whether it can be; links are followed.
+
+    What lies there already is replaced, so it must be a report of that kind: a forgotten FILE names the next word.
 
     Args:
         given: what the user wrote.
         folder: where a relative path begins.
+        kind: of the report: ``json``, ``markdown`` or ``html``.
     """
     if given is None:
         return None
     try:
         path = (folder / Path(given.text).expanduser()).resolve()
-        problem = _unwritable(path, given.text)
+        problem = _unwritable(path, given.text) or foreign(path, kind)
     except (OSError, RuntimeError) as error:
         problem = f"no such file can be written: {getattr(error, 'strerror', None) or error}"
     if problem:

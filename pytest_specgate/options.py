@@ -6,6 +6,7 @@ precedence. An empty value is a mistake, not "off": a CI variable that expands t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import os
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from pytest_specgate.earlier_reports import replaceable
 from pytest_specgate.option_table import OPTIONS, Option
 from pytest_specgate.option_values import (
     BaselineMode,
@@ -143,12 +145,20 @@ class GateOptions:
 OPTIONS_KEY: Final = pytest.StashKey[GateOptions]()
 
 
-_REPORTS: Final = ("json", "markdown", "html")
+REPORTS: Final = ("json", "markdown", "html")
+"""Names of the options that ask for a report."""
+
+_LISTING: Final = (
+    "help", "version", "markers", "showfixtures", "show_fixtures_per_test", "collectonly", "cacheshow",
+    "specgate_plan",
+)  # fmt: skip
+"""Options of runs that run no test, and leave reports alone."""
+
 _NOT_AGAIN: Final = (
     "--specgate-resume",
     "--specgate-require-gates",
     "--specgate-report-key",
-    *(f"--specgate-{name}" for name in _REPORTS),
+    *(f"--specgate-{name}" for name in REPORTS),
 )
 """Options that do not belong to a new measurement of one test: of the run, or where this one is reported."""
 
@@ -270,12 +280,33 @@ def _report_files(config: pytest.Config, found: Mapping[str, Given | None]) -> d
     """Return the files that the run is reported in; nothing is, where tests are only listed."""
     if config.getoption("collectonly"):
         return {}
-    files = {name: report_file_of(found[name], folder=config.invocation_params.dir) for name in _REPORTS}
+    files = {name: report_file_of(found[name], folder=config.invocation_params.dir, kind=name) for name in REPORTS}
     refuse_one_file(files, found)
     given = found["html"]
     if given is not None and importlib.util.find_spec("jinja2") is None:
         raise pytest.UsageError(f"{given.place} needs jinja2: pip install 'pytest-specgate[report]'")
     return files
+
+
+def remove_earlier_reports(config: pytest.Config, *, environment: Mapping[str, str] = os.environ) -> None:
+    """Remove what an earlier run has reported, before this one can be refused: it must not be taken for its report.
+
+    Nothing is removed but reports of our own; what else is wrong with an option is said where options are read.
+
+    Args:
+        config: of which no more is known yet than the options that were typed, and the ini file.
+        environment: in which options may stand, too.
+    """
+    typed = config.known_args_namespace
+    if any(getattr(typed, name, None) for name in _LISTING) or getattr(typed, "specgate_baseline", None) == "prune":
+        return
+    for option in (option for option in OPTIONS if option.name in REPORTS):
+        text = getattr(typed, option.ini, None) or environment.get(option.variable) or config.getini(option.ini)
+        if text:
+            with contextlib.suppress(OSError, RuntimeError, ValueError):
+                path = (config.invocation_params.dir / Path(text).expanduser()).resolve()
+                if path.is_file() and replaceable(path, option.name):
+                    path.unlink()
 
 
 def _calibrate(found: Mapping[str, Given | None]) -> int | None:

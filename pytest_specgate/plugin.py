@@ -28,7 +28,7 @@ from pytest_specgate.names import (
     PAIRS_MARK,
     SERVER_FIXTURE,
 )
-from pytest_specgate.options import OPTIONS_KEY, add_options, read_options
+from pytest_specgate.options import OPTIONS_KEY, add_options, read_options, remove_earlier_reports
 from pytest_specgate.project_hooks import take_metrics
 from pytest_specgate.translate import Teller, shorten_crash, show_summary, status_word, view_of
 
@@ -56,6 +56,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare the hooks that a project may implement."""
     pluginmanager.add_hookspecs(hookspecs)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Remove the reports of an earlier run, whatever may yet refuse this one."""
+    remove_earlier_reports(early_config)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -22,7 +22,13 @@ from pytest_specgate.reporting.layout import FULL
 from pytest_specgate.reporting.messages import failure_text
 from pytest_specgate.reporting.properties import pair_properties, properties
 from pytest_specgate.reporting.session_lines import session_lines
-from pytest_specgate.reporting.session_report import ReportedVerdict, ReportedWindow, SessionReport, Unmeasured
+from pytest_specgate.reporting.session_report import (
+    ReportedCalibration,
+    ReportedVerdict,
+    ReportedWindow,
+    SessionReport,
+    Unmeasured,
+)
 from pytest_specgate.reruns import count_run, rerun_lines, runs_of, with_run
 from pytest_specgate.session_windows import SessionWindows
 from pytest_specgate.time_limits import limit_explained, warning_of
@@ -330,7 +336,14 @@ class GateSession:
                 unmeasured.append(Unmeasured(titles, ids, redacted_text("; ".join(why))))
         measured = {(one.verdict.gate, one.verdict.threshold) for found in windows for one in found.verdicts}
         closed = tuple(self._reported_one(key) for key in self._kept() if key not in measured)
-        return SessionReport(tuple(windows), closed, tuple(unmeasured), self.windows.thresholds)
+        thresholds, calibrated = self.windows.thresholds, tuple(self._calibrated())
+        return SessionReport(tuple(windows), closed, tuple(unmeasured), thresholds, calibrated=calibrated)
+
+    def _calibrated(self) -> Iterator[ReportedCalibration]:
+        for window in self.windows:
+            if (found := window.calibrated) is not None:
+                arms = tuple(arm.name for arm in found.record.arms if arm.name not in found.problems)
+                yield ReportedCalibration(arms, found.path, found.noise_path, tuple(found.problems.values()))
 
     def _reported(self, gates: Iterable[Gate]) -> tuple[ReportedVerdict, ...]:
         """Return the verdicts of the items that ran; deselected thresholds are not shown as judged."""
@@ -344,7 +357,7 @@ class GateSession:
 
     def _reported_one(self, key: tuple[str, str]) -> ReportedVerdict:
         verdict, item = self._own[key], self._items[key]
-        text = "" if verdict.accepted else self._failure_text(item)
+        text = "" if verdict.accepted else "\n".join(filter(None, [verdict.mismatch, self._failure_text(item)]))
         return ReportedVerdict(verdict, as_typed(item), skipped=self._skipped(verdict), text=text)
 
     def server(self, arm: Arm) -> Server:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_specgate.cli.command import EXIT_OK, EXIT_USAGE, Command, say
 from pytest_specgate.cli.records import opened_record
 from pytest_specgate.core.errors import RecordError, UsageError
+from pytest_specgate.earlier_reports import foreign
 from pytest_specgate.names import REPORT_KEY
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.markdown is not None or arguments.html is not None:
         return _document(arguments)
     status, first = EXIT_OK, True
-    for given in arguments.records:
+    for given in _once(arguments.records):
         try:
             with opened_record(given) as (record, path):
                 report = _report(record, path)
@@ -108,8 +109,8 @@ def _document(arguments: argparse.Namespace) -> int:
 
     target = arguments.markdown if arguments.html is None else arguments.html
     if target != _STDOUT:
-        _refuse_target(Path(target), "--markdown" if arguments.html is None else "--html")
-    records, unread = _read(arguments.records)
+        _refuse_target(Path(target), "markdown" if arguments.html is None else "html")
+    records, unread = _read(_once(arguments.records))
     if not records:
         return EXIT_USAGE
     # Of metrics that projects have added, of one name that of the first record.
@@ -125,19 +126,40 @@ def _document(arguments: argparse.Namespace) -> int:
     return EXIT_USAGE if unread else EXIT_OK
 
 
-def _refuse_target(path: Path, flag: str) -> None:
-    """Refuse to replace what is likely to be a record that was meant to be read.
+def _once(given: Sequence[Path]) -> list[Path]:
+    """Return each record once, and say which was named again: its outcomes would count twice."""
+    from pytest_specgate.adapters.storage import RECORD_NAME  # noqa: PLC0415  - see the package's docstring
+
+    found: dict[Path, Path] = {}
+    for one in given:
+        place = (one / RECORD_NAME if one.is_dir() else one).resolve()
+        if place in found:
+            sys.stderr.write(f"specgate: {one} is {found[place]}, given twice: it is shown once\n")
+        found.setdefault(place, one)
+    return list(found.values())
+
+
+def _refuse_target(path: Path, kind: str) -> None:
+    """Refuse to replace what is no report: a record that was meant to be read, or whatever else is there.
 
     Raises:
-        UsageError: the place is a folder, in no folder, or holds JSON.
+        UsageError: the place is a folder, in no folder, or holds something else than a report of that kind.
     """
+    flag = f"--{kind}"
     remedy = f"put the records first, or write {flag}=FILE"
     if path.is_dir():
         raise UsageError(f"{flag} {path}: a file is wanted, and that is a folder: {remedy}")
-    if path.is_file() and path.read_bytes()[:1] == b"{":
-        raise UsageError(f"{flag} {path} would replace a file of JSON, as records are: {remedy}")
+    if problem := _foreign(path, kind):
+        raise UsageError(f"{flag} {path}: {problem}, {remedy}")
     if not path.parent.is_dir():
         raise UsageError(f"{flag} {path}: there is no folder {path.parent}: make it first")
+
+
+def _foreign(path: Path, kind: str) -> str:
+    try:
+        return foreign(path, kind)
+    except OSError as error:
+        return f"it cannot be read ({error.strerror}), and would be replaced: name another one"
 
 
 def _read(given: Sequence[Path]) -> tuple[list[tuple[WindowRecord, str]], list[Unmeasured]]:

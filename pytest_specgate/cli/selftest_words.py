@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_specgate.cli.command import EXIT_INCONCLUSIVE, EXIT_INVALID, EXIT_NOT_PROVED
+from pytest_specgate.core.units import signed
 
 if TYPE_CHECKING:
     from pytest_specgate.cli.selftest import Finding
@@ -18,7 +19,7 @@ def sentence(finding: Finding) -> str:
         done += f" {1000 * check.other_s:.6g} ms)"
     else:
         done = f"both arms had the same engine steps ({usual_ms})"
-    change = f"changes by {100 * check.slowed:+.1f} %" if check.slowed else "stays the same"
+    change = f"changes by {signed(check.slowed)} %" if check.slowed else "stays the same"
     return f"selftest {check.option}: {done}, so TPOT truly {change}; {_said(finding)}."
 
 
@@ -30,7 +31,7 @@ def _said(finding: Finding) -> str:
         return f"the gate said {verdict.summary.rstrip('.')}, and {ended}: {_conclusion(finding)}"
     low, high = finding.interval
     return (
-        f"the gate measured {100 * verdict.change:+.1f} % (interval {100 * low:+.1f} .. {100 * high:+.1f} %) against a"
+        f"the gate measured {signed(verdict.change)} % (interval {signed(low)} .. {signed(high)} %) against a"
         f" margin of {percent(finding.check.margin)} %, said {verdict.outcome}, and {ended}: {_conclusion(finding)}"
     )
 

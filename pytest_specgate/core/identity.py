@@ -93,7 +93,9 @@ class IdentityReport:
 
     @property
     def sentence(self) -> str:
-        """The line that every report starts with."""
+        """The line that every report starts with; of nothing it is not said that nothing of it agreed."""
+        if not self.fields:
+            return "request profile: not compared"
         return f"request profile: {self.fields - len(self.differences)} of {self.fields} fields identical"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_specgate.core import identity, validity
 from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.confounds import undecided, unlisted_differences
+from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.thresholds import BaselineThreshold, CurveThreshold, LimitThreshold, OutputsThreshold
 from pytest_specgate.core.verdict import Outcome, change_words
@@ -17,7 +18,7 @@ from pytest_specgate.core.verdict_outputs import judge_outputs
 from pytest_specgate.core.verdict_parts import OPEN, invalid, problem_at
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_specgate.core.arms import ArmPair
     from pytest_specgate.core.gate import Gate
@@ -104,6 +105,33 @@ def first_point_problem(pair: ArmPair, record: WindowRecord, *, at: Level | None
     points = record.profile.points if at is None else (at,)
     found = (problem_at(pair, both, record, at=level) for both in record.rounds_of(pair) for level in points)
     return next((problem for problem in found if problem is not None), None)
+
+
+def figure_problem(
+    pair: ArmPair, record: WindowRecord, verdicts: Iterable[Verdict], *, metric_name: str, at: Level
+) -> Failure | None:
+    """Return why no figure of a metric may be shown at a load level that can be judged; `None` if they may.
+
+    Whatever shows a metric asks this, after `pair_problem` and `first_point_problem`: what a verdict calls INVALID has
+    no figures anywhere.
+
+    Args:
+        pair: the arms.
+        record: the measurements.
+        verdicts: on this pair, of whatever gate.
+        metric_name: key in the metric table.
+        at: load level.
+    """
+    if metric(metric_name).per_chunk:
+        found = (problem_at(pair, both, record, at=at, per_chunk=True) for both in record.rounds_of(pair))
+        if (problem := next((problem for problem in found if problem is not None), None)) is not None:
+            return problem
+    for verdict in verdicts:
+        # A baseline that does not fit says nothing against what was measured today.
+        refused = verdict.outcome == Outcome.INVALID and verdict.kind != NOT_WORSE_THAN_BASELINE
+        if refused and (verdict.metric, verdict.at) == (metric_name, at):
+            return Failure(reason=verdict.reason or "invalid", message=verdict.summary)
+    return None
 
 
 def _fields(report: identity.IdentityReport) -> str:

@@ -15,6 +15,7 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import Field
 
 from pytest_specgate.core.declared import FreeJson
+from pytest_specgate.core.metric_definitions import MetricDefinition
 from pytest_specgate.core.stored import Stored
 
 SCHEMA_VERSION: Final = 1
@@ -52,6 +53,7 @@ class ReportedThreshold(Stored):
         reason: code of the reason, as ``profile-mismatch``; ``not-judged`` where it was not.
         accepted: whether the outcome is PASS, or one that the test declared with `verdict.expect`.
         expected: whether the test declared outcomes of its own.
+        expected_outcomes: these; none where it declared none.
         skipped: whether it was reported as skipped, since it could not be decided; it has not passed.
         metric: key in the metric table, or ``outputs_agree``.
         kind: of the claim, as ``not_worse``.
@@ -68,6 +70,8 @@ class ReportedThreshold(Stored):
         baseline: file that the claim is about; `None` where it is about none.
         curve: what each load level shows, of a claim about all of them.
         figures: by name, with the unit at its end; what was not measured is left out. `None` where nothing may be read.
+            Of a claim about a baseline ``change`` is that against the baseline, and ``arm_change_by_round`` that
+            between the arms today, round by round; of others both are between the arms (``change_by_round``).
     """
 
     threshold: str
@@ -77,6 +81,7 @@ class ReportedThreshold(Stored):
     reason: str
     accepted: bool
     expected: bool
+    expected_outcomes: tuple[str, ...]
     skipped: bool
     metric: str
     kind: str
@@ -212,6 +217,7 @@ class ReportedWindow(Stored):
         host_class: class of the machine.
         engine: facts about the installs of the engine, by arm.
         profile: fingerprint of the load.
+        added_metrics: metrics of the project's own, as the record defines them.
         pairs: what was compared with what.
         arms: what was measured of each.
     """
@@ -227,6 +233,7 @@ class ReportedWindow(Stored):
     host_class: str
     engine: dict[str, dict[str, FreeJson]]
     profile: str
+    added_metrics: tuple[MetricDefinition, ...]
     pairs: tuple[ReportedPair, ...]
     arms: tuple[ReportedArm, ...]
 
@@ -246,23 +253,46 @@ class UnmeasuredWindow(Stored):
 
 
 class BrokenTest(Stored):
-    """A test of a gate, or of a measured pair, that failed for another reason than its verdict.
+    """Something that failed for another reason than a verdict.
 
     Attributes:
-        node_id: of the test item, as a user would type it.
+        node_id: of the test item, as a user would type it; of what could not be collected; ``pytest`` for the run.
+        kind: ``test`` of a gate or of a measured pair, or its ``setup`` or ``teardown``; ``collection`` of a file;
+            ``run`` for what stopped pytest itself: a usage error, say.
         message: first line of its failure.
     """
 
     node_id: str
+    kind: str
     message: str
+
+
+class ReportedCalibration(Stored):
+    """A/A windows that were run instead of judging.
+
+    Attributes:
+        arms: whose noise is known from them, by name.
+        record: where all that was measured lies.
+        calibrations: file that the noise was added to.
+        problems: why nothing can be told of other arms, one sentence each.
+    """
+
+    arms: tuple[str, ...]
+    record: str
+    calibrations: str
+    problems: tuple[str, ...]
 
 
 class Counts(Stored):
     """How many thresholds there are of each kind.
 
+    ``judged``, ``without_baseline`` and ``without_verdict`` make up ``collected``; the outcomes make up the first two.
+
     Attributes:
         collected: all of them.
         judged: those with a verdict that rests on something.
+        without_baseline: those whose verdict rests on nothing, since there is no baseline or none was to be read.
+        without_verdict: those that were not judged at all.
         accepted: those whose outcome is PASS, or another one that the test declared.
         expected: those of the accepted ones whose test declared outcomes of its own.
         skipped: those that could not be decided and were reported as skipped.
@@ -271,6 +301,8 @@ class Counts(Stored):
 
     collected: int
     judged: int
+    without_baseline: int
+    without_verdict: int
     accepted: int
     expected: int
     skipped: int
@@ -291,7 +323,9 @@ class RunReport(Stored):
         gates: that were collected, each with its thresholds.
         windows: that were measured, in the order in which they ran.
         unmeasured: windows that could not be measured.
-        broken: tests that failed though no verdict of theirs did.
+        broken: what failed though no verdict did: tests of gates, what could not be collected, pytest itself.
+        other_failures: how many tests failed that no gate and no measured pair has to do with.
+        calibrated: A/A windows, of a run that measures noise and judges nothing.
     """
 
     schema_version: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)] = SCHEMA_VERSION
@@ -304,3 +338,5 @@ class RunReport(Stored):
     windows: tuple[ReportedWindow, ...]
     unmeasured: tuple[UnmeasuredWindow, ...]
     broken: tuple[BrokenTest, ...]
+    other_failures: int
+    calibrated: tuple[ReportedCalibration, ...]

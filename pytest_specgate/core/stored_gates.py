@@ -44,13 +44,23 @@ _NAMES: Final[dict[type[AnyThreshold], str]] = {
 }
 
 
+_OF_PAIR: Final = ("reference", "candidate", "varies", "rounds", "allow_engine_differences")
+"""Fields of a stored gate that name its pair."""
+
+
 def stored_gate(gate: Gate) -> dict[str, JsonValue]:
-    """Return a gate as JSON; its pair is named by its arms, which the record describes."""
-    thresholds: list[JsonValue] = [stored_threshold(threshold) for threshold in gate.thresholds]
+    """Return a gate as JSON; its pair is named by its arms, which the record describes.
+
+    Two pairs of the same arms may differ in the rest of what stands there.
+    """
+    pair, thresholds = gate.pair, [stored_threshold(threshold) for threshold in gate.thresholds]
     return {
         "id": gate.id,
-        "reference": gate.pair.reference.name,
-        "candidate": gate.pair.candidate.name,
+        "reference": pair.reference.name,
+        "candidate": pair.candidate.name,
+        "varies": [*pair.paths],
+        "rounds": pair.rounds,
+        "allow_engine_differences": {**pair.allow_engine_differences},
         "thresholds": thresholds,
     }
 
@@ -77,7 +87,10 @@ def pairs_of(record: WindowRecord) -> tuple[ArmPair, ...]:
 
 def _gate(stored: Mapping[str, JsonValue], record: WindowRecord) -> Gate:
     names = (stored.get("reference"), stored.get("candidate"))
-    pair = next((one for one in record.pairs if (one.reference, one.candidate) == names), None)
+    # Records of older versions name the arms only.
+    told = {field: stored[field] for field in _OF_PAIR if field in stored}
+    pairs = ((one, one.model_dump(mode="json", include=set(told))) for one in record.pairs)
+    pair = next((one for one, fields in pairs if fields == told), None)
     if pair is None:
         raise RecordError(f"gate {stored.get('id')} is on {names[1]} against {names[0]}, which the record has not")
     listed = stored.get("thresholds")

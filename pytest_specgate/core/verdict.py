@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import PrivateAttr
 
@@ -11,6 +11,9 @@ from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.levels import Level
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.stored import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Outcome(enum.StrEnum):
@@ -201,8 +204,7 @@ class Verdict(Stored):
             )
         self._accepted = frozenset(outcomes)
         if self.outcome not in outcomes:
-            words = " or ".join(outcomes)
-            raise UnexpectedOutcomeError(f"expected {words}, got {self.outcome} ({self.reason}): {self.summary}")
+            raise UnexpectedOutcomeError(self._mismatch(outcomes))
 
     def expect_pass(self) -> None:
         """Take a declared expectation back."""
@@ -217,6 +219,21 @@ class Verdict(Stored):
     def expected(self) -> bool:
         """Whether the test declared outcomes of its own."""
         return self._accepted != {Outcome.PASS}
+
+    @property
+    def expected_outcomes(self) -> tuple[Outcome, ...]:
+        """The outcomes that the test declared, in their order; none where it declared none of its own."""
+        return tuple(word for word in Outcome if word in self._accepted) if self.expected else ()
+
+    @property
+    def mismatch(self) -> str:
+        """That the test declared other outcomes than this one, as one sentence; empty where it is as it must be."""
+        if self.accepted or not self.expected:
+            return ""
+        return self._mismatch(self.expected_outcomes)
+
+    def _mismatch(self, outcomes: Sequence[Outcome]) -> str:
+        return f"expected {' or '.join(outcomes)}, got {self.outcome} ({self.reason}): {self.summary}"
 
 
 def change_words(change: float, *, metric_name: str, points: bool = False) -> str:

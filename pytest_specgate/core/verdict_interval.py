@@ -182,8 +182,9 @@ def _judged(case: _Case) -> Verdict:
         text = f"{threshold.claim}: its steps of {100 * case.scale.least_sd:.2g} points cannot resolve that margin"
         return invalid(case.gate, threshold, Failure(reason="cannot-be-resolved", message=text))
     if case.record.strict and threshold.kind == "not_worse" and look.mean > MOST_PLAUSIBLE and not threshold.points:
-        changed = change_words(case.raw(look.mean), metric_name=threshold.metric)
-        text = f"{threshold.row.label} at {level_label(threshold.at)} {changed}: {_IMPLAUSIBLE}"
+        # Whatever is INVALID has no figure: the number that was measured is not told.
+        gain = f"better by a factor of more than {math.exp(MOST_PLAUSIBLE):g}"
+        text = f"{threshold.row.label} at {level_label(threshold.at)} {gain}: {_IMPLAUSIBLE}"
         return invalid(case.gate, threshold, Failure(reason="implausible-gain", message=text))
     low, high = case.ends()
     told = flags(threshold, case.gate.pair, look=look, rounds=rounds, known=case.known)

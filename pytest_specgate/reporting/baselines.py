@@ -12,6 +12,7 @@ from pytest_specgate.core.baseline_values import View, level_of, shown_level
 from pytest_specgate.core.baselines import EROSION, NO_BASELINE, STALE
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
+from pytest_specgate.core.units import signed
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.figures import number, span, unit_text, value_text
 from pytest_specgate.reporting.layout import Narrowing, Table
@@ -70,7 +71,7 @@ def level_text(by: Compared, value: float) -> str:
     if by.mode == "absolute":
         row = metric(by.metric)
         return f"{value_text(row, value)} {unit_text(row)}"
-    return f"{100 * value:+.1f} points" if by.points else f"x {number(value)}"
+    return f"{signed(value)} points" if by.points else f"x {number(value)}"
 
 
 def one_line(text: str) -> str:

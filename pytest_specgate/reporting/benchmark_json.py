@@ -11,15 +11,13 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.confounds import attached_of
 from pytest_specgate.core.hosts import facts_of, host_class
-from pytest_specgate.core.judge import first_point_problem, pair_problem
+from pytest_specgate.core.judge import figure_problem, first_point_problem, pair_problem
 from pytest_specgate.core.levels import level_id, level_label
 from pytest_specgate.core.metrics import HEADLINE, measure, metric, rows
 from pytest_specgate.core.stored import Failure
-from pytest_specgate.core.verdict import Outcome
-from pytest_specgate.core.verdict_parts import problem_at
+from pytest_specgate.reporting.window_pairs import verdicts_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -152,20 +150,15 @@ def _of_metric(
 
 def _values(series: _Series, window: ReportedWindow, row: Metric, *, at: Level) -> tuple[list[float], ...] | Failure:
     """Return the value of every boot of both arms, or why they must not be read."""
-    rounds = window.record.rounds_of(series.pair)
-    for both in rounds if row.per_chunk else ():
-        if (problem := problem_at(series.pair, both, window.record, at=at, per_chunk=True)) is not None:
-            return problem
-    for verdict in series.about(row.name, at):
-        # A baseline that does not fit says nothing against what was measured today.
-        if verdict.outcome == Outcome.INVALID and verdict.kind != NOT_WORSE_THAN_BASELINE:
-            return Failure(reason=verdict.reason or "invalid", message=verdict.summary)
+    record, judged = window.record, verdicts_on(series.pair, window.judged)
+    if (problem := figure_problem(series.pair, record, judged, metric_name=row.name, at=at)) is not None:
+        return problem
     sides: tuple[list[float], ...] = ([], [])
-    for both in rounds:
+    for both in record.rounds_of(series.pair):
         for side, boot in zip(sides, both, strict=True):
             point = boot.point(at)
             assert point is not None, "pair_problem() refuses boots without the point"
-            measured = measure(row.name, point, window.record.profile)
+            measured = measure(row.name, point, record.profile)
             if measured.value is None or measured.value <= 0:
                 why = measured.missing or f"its value is {measured.value}, which has no inverse"
                 return Failure(reason="missing-metric", message=f"{row.name} of {boot.arm}: {why}")

@@ -13,7 +13,7 @@ from pytest_specgate.core.plan import ALPHA_FAIL, ALPHA_PASS
 from pytest_specgate.core.planning import MOST_ROUNDS
 from pytest_specgate.core.statistics import raw_change
 from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_AGREE
-from pytest_specgate.core.units import measured_text, rounded_up
+from pytest_specgate.core.units import measured_text, rounded_up, signed
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.baselines import baseline_evidence
 from pytest_specgate.reporting.figures import number, percent, span, two_digits, unit_text, value_text
@@ -80,7 +80,7 @@ def _interval_lines(verdict: Verdict, gate: Gate) -> Iterator[str]:
 def _by_round(verdict: Verdict) -> str:
     higher = metric(verdict.metric).higher_is_better
     if verdict.points:
-        return ", ".join(f"{100 * (ratio if higher else -ratio):+.1f} points" for ratio in verdict.ratios)
+        return ", ".join(f"{signed(ratio if higher else -ratio)} points" for ratio in verdict.ratios)
     return ", ".join(percent(raw_change(ratio, higher_is_better=higher)) for ratio in verdict.ratios)
 
 

@@ -6,7 +6,6 @@ import dataclasses
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.hosts import describe, facts_of, host_class
 from pytest_specgate.core.judge import identity_of, pair_problem
 from pytest_specgate.core.levels import level_label
@@ -23,13 +22,21 @@ from pytest_specgate.reporting.history import history_lines
 from pytest_specgate.reporting.markup import code, fenced, folded, prose, row
 from pytest_specgate.reporting.messages import window_lines
 from pytest_specgate.reporting.outputs import outputs_in_short
+from pytest_specgate.reporting.reasons import reasons
+from pytest_specgate.reporting.tables import kind_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_specgate.core.arms import ArmPair
     from pytest_specgate.core.verdict import Verdict
-    from pytest_specgate.reporting.session_report import ReportedVerdict, ReportedWindow, SessionReport, Unjudged
+    from pytest_specgate.reporting.session_report import (
+        Broken,
+        ReportedVerdict,
+        ReportedWindow,
+        SessionReport,
+        Unjudged,
+    )
 
 COMMENT_BYTES: Final = 65_536
 """What GitHub takes as one comment; it counts characters, of which there are no more than bytes."""
@@ -37,7 +44,6 @@ COMMENT_BYTES: Final = 65_536
 SUMMARY_BYTES: Final = 1_048_576
 """What GitHub takes as the summary of one step of a job."""
 
-_WORST_FIRST: Final = (Outcome.FAIL, Outcome.INVALID, Outcome.INCONCLUSIVE)
 _ROOM_TO_SAY_SO: Final = 600
 
 # What a part is for, most important first: when there is no room, the last kinds are left out first.
@@ -92,42 +98,12 @@ def headline(report: SessionReport) -> str:
 
     ``specgate: 2 FAIL, 1 not judged, 3 PASS``; where nothing was judged, ``specgate: 0 of 4 thresholds judged``.
     """
-    texts = [*_refused(report), *_others(report)]
-    if not texts and report.exit_status:
-        texts.append(f"pytest ended with exit status {report.exit_status}")
+    texts = [one.short for one in reasons(report)]
     for word in Outcome:
         accepted = sum(one.verdict.outcome == word and one.verdict.accepted for one in report.verdicts)
         if accepted:
             texts.append(f"{accepted} {word}{'' if word == Outcome.PASS else ' (expected)'}")
-    return f"specgate: {', '.join(texts if report.verdicts else [report.counts, *texts])}"
-
-
-def _refused(report: SessionReport) -> Iterator[str]:
-    """Yield the outcomes that were not accepted, and how many thresholds have none."""
-    for word in _WORST_FIRST:
-        found = [one for one in report.verdicts if one.verdict.outcome == word and not one.verdict.accepted]
-        skipped = sum(one.skipped for one in found)
-        if found:
-            yield f"{len(found)} {word}{f' ({skipped} of them skipped)' if skipped else ''}"
-    missing = report.thresholds - len(report.verdicts)
-    if missing > 0 and report.verdicts:
-        yield f"{missing} not judged"
-
-
-def _others(report: SessionReport) -> Iterator[str]:
-    """Yield what keeps a report from being green besides."""
-    cut = sum(not window.record.finished for window in report.windows)
-    unread = sum(not one.pairs for one in report.unmeasured)
-    if unread:
-        yield f"{counted(unread, 'record')} not read"
-    if len(report.unmeasured) > unread:
-        yield f"{counted(len(report.unmeasured) - unread, 'window')} not measured"
-    if cut:
-        yield f"{counted(cut, 'window')} cut off"
-    if report.broken:
-        yield f"{counted(len(report.broken), 'test')} failed otherwise"
-    if report.shortage:
-        yield "too few gates judged"
+    return f"specgate: {', '.join(texts)}"
 
 
 def _marker(key: str) -> str:
@@ -136,9 +112,11 @@ def _marker(key: str) -> str:
 
 def _parts(report: SessionReport) -> Iterator[_Part]:
     """Yield the sections in the order in which they are read."""
-    state = "Passed" if report.passed else "**Not passed**"
-    counts = "; ".join(filter(None, [report.counts, report.shortage]))
-    yield _Part(_HEAD, "headline", f"### {prose(headline(report))}\n\n{state}: {prose(counts)}.\n\n")
+    state = "Passed" if report.passed else "Calibrated" if report.only_calibrated else "**Not passed**"
+    counts = "nothing was judged" if report.only_calibrated else report.counts
+    said = "; ".join(filter(None, [counts, report.shortage]))
+    yield _Part(_HEAD, "headline", f"### {prose(headline(report))}\n\n{state}: {prose(said)}.\n\n")
+    yield from _calibrated(report)
     yield from _identities(report)
     yield from _table(report)
     yield from _broken(report)
@@ -151,6 +129,14 @@ def _parts(report: SessionReport) -> Iterator[_Part]:
         yield _Part(_TABLES, "window table", f"{tables}\n\n")
 
 
+def _calibrated(report: SessionReport) -> Iterator[_Part]:
+    """Yield what A/A windows have told, and where it is."""
+    for one in report.calibrated:
+        found = f"noise of {prose(', '.join(one.arms))}, in {code(one.calibrations)}" if one.arms else "no noise"
+        lines = [f"calibrated: {found}; record: {code(one.record)}", *map(prose, one.problems)]
+        yield _Part(_REFUSED, "calibration", "".join(f"* {line}\n" for line in lines) + "\n")
+
+
 def _identities(report: SessionReport) -> Iterator[_Part]:
     """Yield whether both arms of each pair got the same requests: a reader needs it before any figure."""
     lines = []
@@ -160,7 +146,7 @@ def _identities(report: SessionReport) -> Iterator[_Part]:
     for one in report.unmeasured:
         what = f"{', '.join(one.pairs)}: not measured" if one.pairs else "a record was not read"
         lines.append(f"* {prose(what)}: {prose(one.message)}")
-    for line in lines or ["Nothing was measured."]:
+    for line in lines or ([] if report.calibrated else ["Nothing was measured."]):
         yield _Part(_REFUSED, "identity line", f"{line}\n")
     yield _Part(_HEAD, "", "\n")
 
@@ -196,6 +182,8 @@ def _word(one: ReportedVerdict) -> str:
     word = str(one.verdict.outcome)
     if one.verdict.accepted:
         return word if one.verdict.outcome == Outcome.PASS else f"{word}, expected"
+    if one.verdict.expected:
+        return f"**{word}**, expected {' or '.join(one.verdict.expected_outcomes)}"
     return f"**{word}**{', skipped' if one.skipped else ''}"
 
 
@@ -213,10 +201,8 @@ def _row(verdict: Verdict, word: str) -> list[str]:
 
 
 def _claim(verdict: Verdict) -> str:
-    if verdict.kind == OUTPUTS_AGREE:
-        return "equal answers at least"
-    words = verdict.kind.replace("_", " ")
-    return f"{metric(verdict.metric).label} {words}{' than' if verdict.kind == NOT_WORSE_THAN_BASELINE else ''}"
+    what = "equal answers" if verdict.kind == OUTPUTS_AGREE else metric(verdict.metric).label
+    return f"{what} {kind_words(verdict)}"
 
 
 def _margin(verdict: Verdict) -> str:
@@ -250,10 +236,22 @@ def _change(verdict: Verdict) -> tuple[str, str]:
 
 def _broken(report: SessionReport) -> Iterator[_Part]:
     for one in report.broken:
-        text = f"* {code(one.node_id)} failed, and not by its verdict: {prose(one.message)}\n"
-        yield _Part(_REFUSED, "test failure", text)
-    if report.broken:
+        text = f"* {code(one.node_id)} {_how(one)}: {prose(one.message)}\n"
+        yield _Part(_REFUSED, "failure line", text)
+    if report.besides:
+        tests = counted(report.besides, "test")
+        yield _Part(_REFUSED, "failure line", f"* {tests} that no gate has to do with failed besides\n")
+    if report.broken or report.besides:
         yield _Part(_HEAD, "", "\n")
+
+
+def _how(one: Broken) -> str:
+    return {
+        "run": "was stopped",
+        "collection": "was not collected",
+        "setup": "failed in its set-up",
+        "teardown": "failed in its teardown",
+    }.get(one.kind, "failed, and not by its verdict")
 
 
 def _messages(report: SessionReport) -> Iterator[_Part]:

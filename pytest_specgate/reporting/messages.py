@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from pytest_specgate.core.records import WindowRecord
     from pytest_specgate.core.verdict import Verdict
     from pytest_specgate.reporting.layout import View
+
+
+_UNFOUNDED: Final = {NO_BASELINE: "without a baseline", BASELINES_OFF: "with baselines off"}
+"""Reasons of verdicts that rest on nothing, in words."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -272,12 +276,27 @@ def _rhythm(record: WindowRecord, readable: Sequence[ArmBoots]) -> Iterator[str]
 
 
 def outcome_line(verdicts: Sequence[Verdict], *, collected: int) -> str:
-    """Count the outcomes of a session: ``5 of 6 thresholds judged: 3 PASS, 2 FAIL (1 of them expected)``."""
+    """Count the outcomes of a session: ``5 of 6 thresholds judged: 3 PASS, 2 FAIL (1 of them expected)``.
+
+    Verdicts that rest on nothing, since there is no baseline, stand behind those that count as judged:
+    ``2 of 5 thresholds judged: 2 PASS; 3 without a baseline (INCONCLUSIVE)``.
+    """
+    judged = [verdict for verdict in verdicts if verdict.reason not in _UNFOUNDED]
     texts = []
     for word in Outcome:
-        found = [verdict for verdict in verdicts if verdict.outcome == word]
+        found = [verdict for verdict in judged if verdict.outcome == word]
         expected = sum(verdict.expected and verdict.accepted for verdict in found)
         if found:
             texts.append(f"{len(found)} {word}{f' ({expected} of them expected)' if expected else ''}")
-    judged = sum(verdict.reason not in {NO_BASELINE, BASELINES_OFF} for verdict in verdicts)
-    return f"{judged} of {counted(collected, 'threshold')} judged{': ' if texts else ''}{', '.join(texts)}"
+    line = f"{len(judged)} of {counted(collected, 'threshold')} judged{': ' if texts else ''}{', '.join(texts)}"
+    return "; ".join([line, *_unfounded(verdicts)])
+
+
+def _unfounded(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Count the verdicts that rest on nothing, with their word, which may be in the table of outcomes, too."""
+    for reason, words in _UNFOUNDED.items():
+        found = [verdict for verdict in verdicts if verdict.reason == reason]
+        expected = sum(verdict.expected and verdict.accepted for verdict in found)
+        outcomes = dict.fromkeys(verdict.outcome for verdict in found)
+        if found:
+            yield f"{len(found)} {words} ({', '.join([*outcomes, *([f'{expected} expected'] if expected else [])])})"

@@ -7,20 +7,18 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.verdict import Outcome
 from pytest_specgate.reporting.baselines import one_line
-from pytest_specgate.reporting.evidence import counted
 from pytest_specgate.reporting.page_tables import outcome_text
 from pytest_specgate.reporting.page_verdicts import card, unjudged_card
 from pytest_specgate.reporting.page_window import window_view
+from pytest_specgate.reporting.reasons import WORST_FIRST, reasons
+from pytest_specgate.reporting.window_pairs import pair_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from jinja2 import Environment
 
     from pytest_specgate.reporting.session_report import SessionReport
@@ -31,16 +29,11 @@ NOT_JUDGED: Final = "NOT JUDGED"
 NOT_PASSED: Final = "NOT PASSED"
 """The word of a run whose verdicts are as they must be, and in which something else went wrong."""
 
+CALIBRATED: Final = "CALIBRATED"
+"""The word of a run that measured noise, as it was to, and judged nothing."""
+
 _NAMED: Final = 3
 """Number of pairs that a headline names."""
-
-_SENTENCES: Final = {
-    Outcome.FAIL: "Of {} it is shown that the claim does not hold.",
-    Outcome.INVALID: "What was measured for {} must not be judged.",
-    Outcome.INCONCLUSIVE: "{} could not be decided: what is not shown is no pass.",
-    Outcome.PASS: "{} passed where another outcome was expected.",
-}
-"""What each outcome means where it is not accepted, the gravest first."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,32 +58,16 @@ def headline(report: SessionReport) -> Headline:
     if report.passed:
         said = ("Every threshold was judged, and each verdict is as it must be.",)
         return Headline("PASS", "pass", said, report.counts)
-    refused = Counter(one.verdict.outcome for one in report.verdicts if not one.verdict.accepted)
-    outcomes = [_SENTENCES[word].format(counted(refused[word], "threshold")) for word in _SENTENCES if refused[word]]
-    others = [*_others(report)]
-    sentences = tuple(outcomes + others) or (f"pytest ended with exit status {report.exit_status}.",)
-    word = next((word for word in _SENTENCES if refused[word]), None)
+    sentences = tuple(one.sentence for one in reasons(report))
+    if report.only_calibrated:
+        return Headline(CALIBRATED, "expected", sentences, report.counts)
+    refused = {one.verdict.outcome for one in report.verdicts if not one.verdict.accepted}
+    word = next((word for word in WORST_FIRST if word in refused), None)
     if word is None:
-        missing = len(report.verdicts) < report.thresholds or not report.thresholds
+        missing = report.missing or not report.thresholds
         return Headline(NOT_JUDGED if missing else NOT_PASSED, "invalid", sentences, report.counts)
     tone = "fail" if word == Outcome.PASS else word.lower()
     return Headline(NOT_PASSED if word == Outcome.PASS else word, tone, sentences, report.counts)
-
-
-def _others(report: SessionReport) -> Iterator[str]:
-    """Say what keeps a run from passing besides outcomes."""
-    missing = report.thresholds - len(report.verdicts)
-    if missing > 0:
-        yield f"No verdict for {counted(missing, 'threshold')}: what was not measured is no pass."
-    if not report.thresholds:
-        yield "No threshold was collected, so nothing was judged."
-    cut = sum(not window.record.finished for window in report.windows)
-    if cut:
-        yield f"{counted(cut, 'window')} did not run to {'its' if cut == 1 else 'their'} end."
-    if report.broken:
-        yield f"{counted(len(report.broken), 'test')} failed for another reason than a verdict."
-    if report.shortage:
-        yield report.shortage
 
 
 def check_installed() -> None:
@@ -121,8 +98,10 @@ def html_page(report: SessionReport) -> str:
     environment = _environment()
     names = (f"t{number}" for number in itertools.count(1))
     windows = [
-        window_view(window, [card(one, window, name=next(names)) for one in window.verdicts], name=f"w{place}")
-        for place, window in enumerate(report.windows, start=1)
+        window_view(
+            window, [card(one, window, name=next(names)) for one in window.verdicts], name=f"w{place}", titles=titles
+        )
+        for place, (window, titles) in enumerate(zip(report.windows, pair_names(report.windows), strict=True), start=1)
     ]
     closed = [card(one, None, name=next(names)) for one in report.closed]
     unjudged = [unjudged_card(one, name=next(names)) for one in report.unjudged]

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.reporting import svg
+from pytest_specgate.reporting.figures import percent
 from pytest_specgate.reporting.plots import colour, shape
 from pytest_specgate.reporting.svg import Scale, marker, node, path
 
@@ -158,7 +159,7 @@ def drift(found: Sequence[Deviation], *, boots: int, name: str, title: str) -> s
         width=WIDTH,
         height=DRIFT_HEIGHT,
         title=title,
-        description=f"{'. '.join(f'boot {one.number}, {one.arm}: {100 * one.mean:+.1f} %' for one in found)}.",
+        description=f"{'. '.join(f'boot {one.number}, {one.arm}: {percent(one.mean)}' for one in found)}.",
     )
 
 
@@ -181,7 +182,7 @@ def _joined(found: Sequence[Deviation], x: Scale, y: Scale) -> Iterator[Element]
 
 
 def _deviation(one: Deviation, x: Scale, y: Scale) -> Element:
-    tip = node("title", f"boot {one.number}, {one.arm}: {100 * one.mean:+.1f} % from the mean of its arm")
+    tip = node("title", f"boot {one.number}, {one.arm}: {percent(one.mean)} from the mean of its arm")
     dots = [node("circle", class_="dot", cx=x(one.number), cy=y(value), r=2) for value in one.levels]
     mark = node("path", tip, class_="mark", d=marker(shape(one.style), x(one.number), y(one.mean)))
     return node("g", *(dots if len(dots) > 1 else ()), mark, class_=colour(one.style))

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pytest_specgate.reporting.page_figures import Figures
     from pytest_specgate.reporting.page_verdicts import Card, Command, Details
 
-NOT_COMPARED: Final = "request profile: not compared, since no round is whole"
-
 _SPEEDS: Final = {"output_throughput": "ink", "decode_rate_p50": "soft"}
 """The metrics whose changes are drawn over load, with the classes of their colours."""
 
@@ -62,12 +60,13 @@ class PairView:
     """A pair, and what of it may be shown.
 
     Attributes:
-        title: candidate against reference.
+        title: candidate against reference, and what tells it from another such pair.
         reference: name of the arm compared against.
         candidate: name of the other.
         varies: in what they may differ.
         identity: the line that stands before every figure.
-        identical: whether it says that the request profiles are.
+        compared: whether there were whole boots of both arms to compare.
+        identical: whether the line says that the request profiles are.
         problem: why there are no figures; `None` where there are.
         fields: of the request profile that differ.
         cards: of its verdicts.
@@ -78,6 +77,7 @@ class PairView:
     candidate: str
     varies: str
     identity: str
+    compared: bool
     identical: bool
     problem: Failure | None
     fields: tuple[Field, ...]
@@ -94,7 +94,7 @@ class PairView:
     outputs: str = ""
 
 
-def pair_view(pair: ArmPair, figures: Figures, cards: Sequence[Card], *, name: str) -> PairView:
+def pair_view(pair: ArmPair, figures: Figures, cards: Sequence[Card], *, name: str, title: str) -> PairView:
     """Return a pair; one that must not be judged has no figures.
 
     Args:
@@ -102,15 +102,17 @@ def pair_view(pair: ArmPair, figures: Figures, cards: Sequence[Card], *, name: s
         figures: of its window.
         cards: of its verdicts.
         name: unique in its page: the beginning of the names of its pictures.
+        title: what the page calls it.
     """
-    record, problem = figures.window.record, figures.problems[pair.title]
+    record, problem = figures.window.record, figures.problem(pair)
     report = identity_of(pair, record)
     view = PairView(
-        title=pair.title,
+        title=title,
         reference=pair.reference.name,
         candidate=pair.candidate.name,
         varies=", ".join(pair.paths),
-        identity=report.sentence if record.rounds_of(pair) else NOT_COMPARED,
+        identity=report.sentence,
+        compared=report.fields > 0,
         identical=report.identical,
         problem=problem,
         fields=tuple(map(_field, report.differences)),
@@ -126,7 +128,7 @@ def pair_view(pair: ArmPair, figures: Figures, cards: Sequence[Card], *, name: s
     return dataclasses.replace(
         view,
         levels=tuple(pair_levels(pair, figures, cards)),
-        changes=tuple(_changes(pair, figures, name=name)),
+        changes=tuple(_changes(pair, figures, name=name, title=title)),
         details=tuple(one for card in cards if (one := details(card.verdict, name=card.name)) is not None),
         notes=tuple(verdict_notes([card.verdict for card in cards])),
         outputs=next(output_lines([pair], record)),
@@ -151,7 +153,7 @@ def _differences(pair: ArmPair, record: WindowRecord) -> Iterator[tuple[str, tup
     yield from ((kind, tuple(texts)) for kind, texts in found.items())
 
 
-def _changes(pair: ArmPair, figures: Figures, *, name: str) -> Iterator[Figure]:
+def _changes(pair: ArmPair, figures: Figures, *, name: str, title: str) -> Iterator[Figure]:
     """Yield the change of the speeds of a pair over load levels of each kind."""
     for open_loop in (False, True):
         found = {key: tuple(figures.changes(pair, key, open_loop=open_loop)) for key in _SPEEDS}
@@ -163,7 +165,7 @@ def _changes(pair: ArmPair, figures: Figures, *, name: str) -> Iterator[Figure]:
         levels = figures.along(open_loop=open_loop)
         if lines and levels is not None:
             place = f"{name}-{'rate' if open_loop else 'load'}-change"
-            picture = plots.change_over_load(lines, levels, name=place, title=f"change of {pair.title}")
+            picture = plots.change_over_load(lines, levels, name=place, title=f"change of {title}")
             legend = tuple((one.name, plots.swatch(one.style, tone=one.tone)) for one in lines)
             yield Figure(f"change over {levels.name}, up is better", picture, legend=legend)
 

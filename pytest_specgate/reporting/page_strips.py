@@ -25,6 +25,9 @@ _FOOT: Final = 30.0
 _REACH: Final = 1.2
 """How far an interval is drawn beyond what else there is to see, in widths of that; what is longer ends in an arrow."""
 
+_FINEST: Final = 1e-12
+"""Width of values below which they are one: no axis has ticks so close together."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
@@ -88,11 +91,12 @@ class Claim:
         fixed = (() if self.zero is None else (self.zero,)) + self.ends
         seen = [*fixed, *(value for row in self.rows for value in row.values)]
         low, high = min(seen), max(seen)
-        span = max(high - low, 1e-6 * max(abs(low), abs(high))) or 0.01
+        span = max(high - low, 1e-6 * max(abs(low), abs(high)))
+        span = span if span > _FINEST else 0.01
         ends = [end for row in self.rows for end in (row.low, row.high) if end is not None]
         low = max(min([low, *ends]), low - _REACH * span)
         high = min(max([high, *ends]), high + _REACH * span)
-        pad = room * ((high - low) or span)
+        pad = room * (high - low if high - low > _FINEST else span)
         return low - pad, high + pad
 
     def beyond(self, domain: tuple[float, float]) -> Iterator[tuple[float, float]]:

@@ -14,17 +14,17 @@ from pytest_specgate.core.rounds import rounds_at
 from pytest_specgate.core.statistics import geometric_mean
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.units import signed
-from pytest_specgate.core.verdict import Outcome, change_words
+from pytest_specgate.core.verdict import change_words
 from pytest_specgate.reporting.figures import number, span, unit_text, value_text
 from pytest_specgate.reporting.tables import claim_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_specgate.core.arms import ArmPair
+    from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.levels import Level
     from pytest_specgate.core.metrics import Metric
-    from pytest_specgate.core.records import PointRecord, WindowRecord
+    from pytest_specgate.core.records import PointRecord
     from pytest_specgate.core.rounds import Rounds
     from pytest_specgate.reporting.page_figures import Figures
     from pytest_specgate.reporting.page_verdicts import Card
@@ -91,21 +91,24 @@ def pair_levels(pair: ArmPair, figures: Figures, cards: Sequence[Card]) -> Itera
         here = [one for one in cards if one.verdict.at == at and one.verdict.kind in INTERVALS]
         shown = dict.fromkeys((*HEADLINE, *(one.verdict.metric for one in here)))
         rows = (
-            _metric_row(pair, record, [one for one in here if one.verdict.metric == name], name=name, at=at)
+            _metric_row(pair, figures, [one for one in here if one.verdict.metric == name], name=name, at=at)
             for name in shown
         )
         yield LevelRows(level_label(at), "", tuple(rows))
 
 
-def _metric_row(pair: ArmPair, record: WindowRecord, cards: Sequence[Card], *, name: str, at: Level) -> MetricRow:
+def _metric_row(pair: ArmPair, figures: Figures, cards: Sequence[Card], *, name: str, at: Level) -> MetricRow:
     row = metric(name)
     label = f"{row.label} [{unit_text(row)}]"
-    rounds = rounds_at(pair, record, metric_name=name, at=at)
-    refused = next((one.verdict.reason for one in cards if one.verdict.outcome == Outcome.INVALID), "")
-    if isinstance(rounds, Failure) or refused or min(*rounds.reference.values, *rounds.candidate.values) <= 0:
-        missing = rounds.message.partition(": ")[2] if isinstance(rounds, Failure) else "0 in a boot, and so no ratio"
-        why = f"not judged ({refused})" if refused else missing
-        return MetricRow(label, NOTHING, NOTHING, why, NOTHING, NOTHING, tuple(cards))
+    rounds = rounds_at(pair, figures.window.record, metric_name=name, at=at)
+    refused = figures.figure_problem(pair, at, name)
+    missing = "" if refused is None else f"not judged ({refused.reason})"
+    if isinstance(rounds, Failure):
+        missing = missing or rounds.message.partition(": ")[2]
+    elif min(*rounds.reference.values, *rounds.candidate.values) <= 0:
+        missing = missing or "0 in a boot, and so no ratio"
+    if isinstance(rounds, Failure) or missing:
+        return MetricRow(label, NOTHING, NOTHING, missing, NOTHING, NOTHING, tuple(cards))
     reference, candidate = rounds.reference.values, rounds.candidate.values
     left, right = (value_text(row, geometric_mean(side)) for side in (reference, candidate))
     intervals = dict.fromkeys(
@@ -194,20 +197,22 @@ def load_table(figures: Figures) -> Table:
         "others' CPU",
     )  # fmt: skip
     rows = [
-        (arm.name, level_label(at), *_load_cells(points, figures.window.record))
+        (arm.name, level_label(at), *_load_cells(figures, arm, at))
         for arm in figures.arms
         for at in figures.levels
-        if (points := figures.points(arm.name, at))
+        if figures.points(arm.name, at)
     ]
     return Table("Load and client, mean over boots; lag is that of the worst boot", headers, tuple(rows))
 
 
-def _load_cells(points: Sequence[PointRecord], record: WindowRecord) -> tuple[str, ...]:
-    found = {
-        name: [value for point in points if (value := measure(name, point, record.profile).value) is not None]
+def _load_cells(figures: Figures, arm: Arm, at: Level) -> tuple[str, ...]:
+    points, profile = figures.points(arm.name, at), figures.window.record.profile
+    found = [
+        [measure(name, point, profile).value for point in figures.points(arm.name, at, name)]
         for name in ("achieved_concurrency", "tokens_per_chunk")
-    }
-    means = [number(math.fsum(values) / len(values)) if values else NOTHING for values in found.values()]
+    ]
+    known = [[value for value in values if value is not None] for values in found]
+    means = [number(math.fsum(values) / len(values)) if values else NOTHING for values in known]
     busy = math.fsum(point.client.cpu_s for point in points) / math.fsum(point.client.wall_s for point in points)
     lag_s = max(point.client.lag_p99_s for point in points)
     others = [point.other_cpu_share for point in points if point.other_cpu_share is not None]

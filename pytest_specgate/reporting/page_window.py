@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import itertools
 import math
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,7 @@ from pytest_specgate.reporting.page_figures import LEVEL, Figures, degrees
 from pytest_specgate.reporting.page_pair import Figure, PairView, pair_view
 from pytest_specgate.reporting.page_tables import NOTHING, Table, load_table, speculation_table
 from pytest_specgate.reporting.prompts import prompts_text
+from pytest_specgate.reporting.window_pairs import is_on, pair_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,20 +96,27 @@ class WindowView:
     notes: tuple[str, ...] = ()
 
 
-def window_view(window: ReportedWindow, cards: Sequence[Card], *, name: str) -> WindowView:
+def window_view(window: ReportedWindow, cards: Sequence[Card], *, name: str, titles: Sequence[str] = ()) -> WindowView:
     """Return a window as a page shows it; without a pair that may be judged it has no figures at all.
 
     Args:
         window: what was measured and judged.
         cards: of its verdicts.
         name: unique in its page.
+        titles: of its pairs; without them those that tell its own pairs apart.
     """
     figures = Figures(window)
     pairs = tuple(
-        pair_view(pair, figures, [card for card in cards if card.verdict.pair == pair.title], name=f"{name}-p{place}")
-        for place, pair in enumerate(window.pairs, start=1)
+        pair_view(
+            pair,
+            figures,
+            [card for card in cards if is_on(pair, card.verdict, window.gates)],
+            name=f"{name}-p{place}",
+            title=title,
+        )
+        for place, (pair, title) in enumerate(zip(window.pairs, titles or pair_names([window])[0], strict=True), 1)
     )
-    title = ", ".join(pair.title for pair in window.pairs)
+    title = ", ".join(pair.title for pair in pairs)
     view = WindowView(name, title, pairs, tuple(_facts(window)), left_out=tuple(figures.left_out()))
     if not figures.readable:
         return view
@@ -117,7 +126,7 @@ def window_view(window: ReportedWindow, cards: Sequence[Card], *, name: str) -> 
         legend=_legend(drawn, figures),
         speculative=_legend([arm for arm in drawn if arm.speculates], figures),
         over_load=tuple(_over_load(figures, name=name)),
-        interval=_interval_words(figures),
+        interval=" ".join([_interval_words(figures), *figures.apart()]),
         acceptance=tuple(_acceptance(figures, name=name)),
         boots=tuple(_boot_rows(figures)),
         levels=tuple(map(level_label, figures.levels)),
@@ -164,15 +173,26 @@ def _facts(window: ReportedWindow) -> Iterator[tuple[str, str]]:
 def _over_load(figures: Figures, *, name: str) -> Iterator[Figure]:
     for open_loop in (False, True):
         levels = figures.along(open_loop=open_loop)
-        for key in DRAWN if levels is not None else ():
-            lines = figures.lines(key, open_loop=open_loop)
-            if lines and levels is not None:
-                row = metric(key)
-                unit = unit_text(row)
-                scaled = [_in_milliseconds(line) for line in lines] if row.unit == "s" else lines
-                place = f"{name}-{key}-{'rate' if open_loop else 'load'}"
-                picture = plots.over_load(scaled, levels, name=place, title=row.label, unit=unit)
-                yield Figure(f"{row.label} [{unit}]", picture, f"{row.better} is better")
+        for number, arms in enumerate(figures.loads if levels is not None else (), 1):
+            for key in DRAWN:
+                lines = figures.lines(key, arms, open_loop=open_loop)
+                if lines and levels is not None:
+                    row = metric(key)
+                    unit = unit_text(row)
+                    scaled = [_in_milliseconds(line) for line in lines] if row.unit == "s" else lines
+                    place = f"{name}-{key}-{'rate' if open_loop else 'load'}{_nth(number)}"
+                    picture = plots.over_load(scaled, levels, name=place, title=row.label, unit=unit)
+                    yield Figure(f"{row.label} [{unit}]{_of(arms, figures)}", picture, f"{row.better} is better")
+
+
+def _nth(number: int) -> str:
+    """Return the end of a picture's name that tells it from those of other arms."""
+    return f"-{number}" if number > 1 else ""
+
+
+def _of(arms: Sequence[Arm], figures: Figures) -> str:
+    """Return the end of a title that names the arms, where others got other requests."""
+    return f", {', '.join(arm.name for arm in arms)}" if len(figures.loads) > 1 else ""
 
 
 def _in_milliseconds(line: plots.Line) -> plots.Line:
@@ -191,7 +211,11 @@ def _in_milliseconds(line: plots.Line) -> plots.Line:
 
 def _interval_words(figures: Figures) -> str:
     """Say what points, dots and bars of the plots over load are."""
-    counts = {degrees([figures.values(arm.name, at, DRAWN[0]) for arm in figures.arms]) for at in figures.levels} - {0}
+    counts = {
+        degrees([figures.values(arm.name, at, DRAWN[0]) for arm in arms])
+        for arms in figures.loads
+        for at in figures.levels
+    } - {0}
     if not counts:
         return "Points: single boots. There is one of each arm, so nothing tells how far boots scatter."
     df = " to ".join(str(end) for end in dict.fromkeys((min(counts), max(counts))))
@@ -203,11 +227,11 @@ def _interval_words(figures: Figures) -> str:
 
 
 def _acceptance(figures: Figures, *, name: str) -> Iterator[Figure]:
-    for at in figures.levels:
-        lines = figures.acceptance(at)
+    for at, (number, arms) in itertools.product(figures.levels, enumerate(figures.loads, 1)):
+        lines = figures.acceptance(at, arms)
         if lines:
-            place = f"{name}-acceptance-{level_id(at)}".replace(".", "-")
-            title = f"accepted by position at {level_label(at)}"
+            place = f"{name}-acceptance-{level_id(at)}{_nth(number)}".replace(".", "-")
+            title = f"accepted by position at {level_label(at)}{_of(arms, figures)}"
             yield Figure(title, plots.by_position(lines, name=place, title=title))
 
 
@@ -249,15 +273,22 @@ def _order(figures: Figures, *, name: str) -> Iterator[Figure]:
 
 
 def _bars(figures: Figures) -> Iterator[Bar]:
-    """Yield when each boot ran; nothing where a time in the record cannot be read."""
+    """Yield when each boot ran; nothing where a time in the record cannot be read, or the clock was set back."""
     starts = [moment(boot.started_at) for boot in figures.window.record.boots]
     known = [start for start in starts if start is not None]
-    if len(known) < len(starts):
+    if len(known) < len(starts) or _set_back(figures):
         return
     for (number, boot, problem), start in zip(_boots(figures), known, strict=True):
         begun = (start - known[0]).total_seconds()
         ready = None if boot.boot_s is None else begun + boot.boot_s
         yield Bar(number, boot.arm, figures.style(boot.arm), begun, ready, begun + _lasted(boot, start), problem)
+
+
+def _set_back(figures: Figures) -> bool:
+    """Whether the clock of the machine was set back while boots ran: then nobody knows how long they took."""
+    times = [moment(time) for boot in figures.window.record.boots for time in (boot.started_at, boot.ended_at)]
+    known = [time for time in times if time is not None]
+    return known != sorted(known)
 
 
 def moment(text: str) -> dt.datetime | None:
@@ -287,7 +318,7 @@ def _deviations(figures: Figures) -> Iterator[Deviation]:
             values = figures.values(arm.name, at, DRAWN[0])
             if values and min(values) > 0:
                 mean = geometric_mean(values)
-                for boot, value in zip(figures.boots(arm.name, at), values, strict=True):
+                for boot, value in zip(figures.boots(arm.name, at, DRAWN[0]), values, strict=True):
                     found.setdefault(boot.round, []).append(value / mean)
         for number, ratios in found.items():
             levels = tuple(ratio - 1 for ratio in ratios)
@@ -298,6 +329,8 @@ def _deviations(figures: Figures) -> Iterator[Deviation]:
 
 def _notes(figures: Figures) -> Iterator[str]:
     yield from (text for key in DRAWN for text in figures.missing(key))
+    if _set_back(figures):
+        yield "boots are not drawn over time: their times in the record run backwards, as after a clock was set back"
     texts = []
     for at in figures.levels:
         shares = {

@@ -91,7 +91,7 @@ def plan_lines(windows: Sequence[PlannedWindow], *, budget_s: float | None = Non
     known = [time for time in times if time is not None]
     minutes = f", {_minutes(math.fsum(known))}" if known and len(known) == len(times) else ""
     boots = f"{'at most ' if least < most else ''}{counted(most, 'boot')}"
-    yield f"in all: {counted(len(windows), 'window')}, {boots}{minutes}; nothing was started"
+    yield f"in all: {counted(len(windows), 'window')}, {boots}{minutes}; nothing was started, and nothing judged"
 
 
 def _window_lines(window: PlannedWindow, *, number: int) -> Iterator[str]:

@@ -11,11 +11,11 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.reporting import svg
-from pytest_specgate.reporting.figures import number
+from pytest_specgate.reporting.figures import number, percent
 from pytest_specgate.reporting.svg import MARKERS, Point, Scale, marker, node, path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from xml.etree.ElementTree import Element
 
 WIDTH: Final = 360.0
@@ -41,7 +41,7 @@ class Cell:
         x: the place, a positive number: concurrency, arrival rate, position of a draft token.
         label: the place as text.
         mean: of the boots.
-        values: of single boots, in the order in which they ran.
+        values: of single boots (of a change: rounds), in the order in which they ran.
         low: lower end of the interval of the mean; `None` where there is none.
         high: upper end.
     """
@@ -89,6 +89,19 @@ class Levels:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Tips:
+    """How tooltips tell the values of a plot.
+
+    Attributes:
+        text: returns a value with its unit.
+        one: what a single value is of: a ``boot``, or a ``round``.
+    """
+
+    text: Callable[[float], str]
+    one: str = "boot"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
     """A scale with its ticks as they are shown."""
 
@@ -132,9 +145,8 @@ def over_load(lines: Sequence[Line], levels: Levels, *, name: str, title: str, u
     """
     y = _values([cell for line in lines for cell in line.cells])
     x = _level_axis(levels, left=_left(y), lines=len(lines))
-    drawn = [
-        _line(line, x, y, shift=shift, unit=unit) for line, shift in zip(lines, _shifts(x, len(lines)), strict=True)
-    ]
+    tips = Tips(lambda value: f"{number(value)} {unit}")
+    drawn = [_line(line, x, y, tips, shift=shift) for line, shift in zip(lines, _shifts(x, len(lines)), strict=True)]
     scale = ", logarithmic" if y.scale.log else ""
     return svg.picture(
         *_frame(x, y, along=levels.name),
@@ -164,11 +176,9 @@ def change_over_load(lines: Sequence[Line], levels: Levels, *, name: str, title:
     places = [tick / 100 for tick in ticks]
     y = Axis(Scale((low / 100, high / 100), (_BOTTOM, _TOP)), tuple(zip(places, texts, strict=True)))
     x = _level_axis(levels, left=_left(y), lines=len(lines))
-    drawn = [
-        _line(line, x, y, shift=shift, unit="", share=True)
-        for line, shift in zip(lines, _shifts(x, len(lines)), strict=True)
-    ]
-    words = [f"{line.name}: {', '.join(f'{c.label} {100 * c.mean:+.1f} %' for c in line.cells)}" for line in lines]
+    tips = Tips(percent, one="round")
+    drawn = [_line(line, x, y, tips, shift=shift) for line, shift in zip(lines, _shifts(x, len(lines)), strict=True)]
+    words = [f"{line.name}: {', '.join(f'{c.label} {percent(c.mean)}' for c in line.cells)}" for line in lines]
     return svg.picture(
         *_frame(x, y, along=levels.name),
         *drawn,
@@ -193,7 +203,8 @@ def by_position(lines: Sequence[Line], *, name: str, title: str) -> str:
     left, last = _left(y), max(cell.x for cell in cells)
     scale = Scale((-0.5, last + 0.5), (left, _RIGHT))
     x = Axis(scale, tuple(dict.fromkeys((cell.x, cell.label) for cell in sorted(cells, key=lambda cell: cell.x))))
-    drawn = [_line(line, x, y, shift=0, unit="of drafts", share=True) for line in lines]
+    tips = Tips(lambda value: f"{100 * value:.1f} % of drafts")
+    drawn = [_line(line, x, y, tips, shift=0) for line in lines]
     texts = [f"{line.name}: {', '.join(f'{100 * cell.mean:.1f} %' for cell in line.cells)}" for line in lines]
     return svg.picture(
         *_frame(x, y, along="position in the draft, from 0"),
@@ -265,8 +276,8 @@ def _frame(x: Axis, y: Axis, *, along: str) -> Iterator[Element]:
     yield node("text", along, class_="axis", x=(left + right) / 2, y=HEIGHT - 4, text_anchor="middle")
 
 
-def _line(line: Line, x: Axis, y: Axis, *, shift: float, unit: str, share: bool = False) -> Element:  # noqa: PLR0913
-    """Draw one arm: its intervals, its single boots, and its means, joined."""
+def _line(line: Line, x: Axis, y: Axis, tips: Tips, *, shift: float) -> Element:
+    """Draw one arm or metric: its intervals, its single boots or rounds, and its means, joined."""
     places = [(x.scale(cell.x) + shift, y.scale(cell.mean)) for cell in line.cells]
     data = "".join(path(part) for part in _unbroken(line, places, x) if len(part) > 1)
     joined = node("path", class_="line", d=data, stroke_dasharray=dash(line.style)) if data else None
@@ -274,11 +285,11 @@ def _line(line: Line, x: Axis, y: Axis, *, shift: float, unit: str, share: bool 
     for cell, (across, height) in zip(line.cells, places, strict=True):
         marks += list(whisker(cell.low, cell.high, y.scale, across))
         marks += [
-            node("circle", _tip(line, cell, value, unit, share=share, what=f"boot {place}, "),
+            node("circle", _tip(line, cell, tips.text(value), of=f"{tips.one} {place}, "),
                  class_="dot", cx=across, cy=y.scale(value), r=2)
             for place, value in enumerate(cell.values if len(cell.values) > 1 else (), start=1)
         ]  # fmt: skip
-        tip = _tip(line, cell, cell.mean, unit, share=share)
+        tip = _tip(line, cell, tips.text(cell.mean))
         marks.append(node("path", tip, class_="mark", d=marker(shape(line.style), across, height)))
     return node("g", joined, *marks, class_=line.tone or colour(line.style))
 
@@ -291,9 +302,8 @@ def _unbroken(line: Line, places: Sequence[Point], x: Axis) -> Iterator[list[Poi
             yield [found[tick] for tick in ticks]
 
 
-def _tip(line: Line, cell: Cell, value: float, unit: str, *, share: bool, what: str = "") -> Element:  # noqa: PLR0913
-    text = f"{100 * value:.1f} %" if share else number(value)
-    return node("title", f"{line.name}, {what}{cell.label}: {text} {unit}")
+def _tip(line: Line, cell: Cell, text: str, *, of: str = "") -> Element:
+    return node("title", f"{line.name}, {of}{cell.label}: {text}")
 
 
 def whisker(low: float | None, high: float | None, scale: Scale, across: float) -> Iterator[Element]:

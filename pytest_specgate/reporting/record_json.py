@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from pytest_specgate.core import validity
 from pytest_specgate.core.hosts import facts_of, host_class
-from pytest_specgate.core.judge import first_point_problem, identity_of, pair_problem
+from pytest_specgate.core.judge import figure_problem, first_point_problem, identity_of, pair_problem
 from pytest_specgate.core.levels import level_id
 from pytest_specgate.core.metrics import measure, rows
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.stored_gates import pairs_of
 from pytest_specgate.core.verdict import Outcome
+from pytest_specgate.reporting.window_pairs import verdicts_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pydantic import JsonValue
 
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.levels import Level
     from pytest_specgate.core.records import BootRecord, WindowRecord
+    from pytest_specgate.core.verdict import Verdict
+    from pytest_specgate.reporting.messages import Judged
 
 
-def record_json(record: WindowRecord, *, path: str) -> dict[str, JsonValue]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Judged:
+    """A pair of a record with what keeps its figures from being shown.
+
+    Attributes:
+        pair: the arms.
+        problem: why none may be; `None` where they may.
+        verdicts: on the pair.
+        rounds: that both arms ran.
+    """
+
+    pair: ArmPair
+    problem: Failure | None
+    verdicts: Sequence[Verdict]
+    rounds: frozenset[int]
+
+
+def record_json(record: WindowRecord, *, path: str, judged: Iterable[Judged]) -> dict[str, JsonValue]:
     """Return a record in short; what is INVALID says so with its reason, and has no figures.
 
     Args:
         record: to describe.
         path: where it lies.
+        judged: the gates on its pairs, with their verdicts.
     """
-    pairs = pairs_of(record)
+    known = tuple(judged)
+    pairs = [_judged(pair, record, known) for pair in pairs_of(record)]
     return {
         "record": path,
         "created_at": record.created_at,
@@ -44,10 +67,15 @@ def record_json(record: WindowRecord, *, path: str) -> dict[str, JsonValue]:
         "engine": {arm: dict(facts) for arm, facts in record.engine.items()},
         "profile": record.profile.fingerprint(),
         "added_metrics": [one.model_dump(mode="json") for one in record.added_metrics],
-        "pairs": [_pair(pair, record) for pair in pairs],
-        "arms": [_arm(arm, pairs, record) for arm in record.arms],
+        "pairs": [_pair(one, record) for one in pairs],
+        "arms": [_arm(arm, [one for one in pairs if arm in one.pair.arms], record) for arm in record.arms],
         "verdicts": [verdict_json(verdict) for verdict in record.verdicts],
     }
+
+
+def _judged(pair: ArmPair, record: WindowRecord, known: Sequence[Judged]) -> _Judged:
+    rounds = frozenset(reference.round for reference, _ in record.rounds_of(pair))
+    return _Judged(pair, pair_problem(pair, record), verdicts_on(pair, known), rounds)
 
 
 def verdict_json(stored: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -59,8 +87,8 @@ def _problem(problem: Failure) -> dict[str, JsonValue]:
     return {"valid": False, "reason": problem.reason, "message": problem.message, "detail": problem.detail}
 
 
-def _pair(pair: ArmPair, record: WindowRecord) -> dict[str, JsonValue]:
-    report, problem = identity_of(pair, record), pair_problem(pair, record)
+def _pair(judged: _Judged, record: WindowRecord) -> dict[str, JsonValue]:
+    pair, report = judged.pair, identity_of(judged.pair, record)
     found: dict[str, JsonValue] = {
         "pair": pair.title,
         "reference": pair.reference.name,
@@ -71,10 +99,10 @@ def _pair(pair: ArmPair, record: WindowRecord) -> dict[str, JsonValue]:
             "identical": report.fields - len(report.differences),
             "differing": [difference.field for difference in report.differences],
         },
-        "rounds": len(record.rounds_of(pair)),
+        "rounds": len(judged.rounds),
     }
-    if problem is not None:
-        return {**found, **_problem(problem)}
+    if judged.problem is not None:
+        return {**found, **_problem(judged.problem)}
     points: dict[str, JsonValue] = {}
     for at in record.profile.points:
         at_point = first_point_problem(pair, record, at=at)
@@ -82,24 +110,26 @@ def _pair(pair: ArmPair, record: WindowRecord) -> dict[str, JsonValue]:
     return {**found, "valid": True, "points": points}
 
 
-def _arm(arm: Arm, pairs: Sequence[ArmPair], record: WindowRecord) -> dict[str, JsonValue]:
-    """Describe an arm, with what each of its boots measured where that may be read."""
-    boots, problem = _readable(arm, pairs, record)
+def _arm(arm: Arm, mine: Sequence[_Judged], record: WindowRecord) -> dict[str, JsonValue]:
+    """Describe an arm by its pairs, with what each of its boots measured where that may be read."""
+    boots, problem = _readable(arm, mine, record)
     if problem is not None:
         return {"arm": arm.name, **_problem(problem)}
-    points: dict[str, JsonValue] = {level_id(at): _point(arm, boots, record, at=at) for at in record.profile.points}
+    points: dict[str, JsonValue] = {}
+    for at in record.profile.points:
+        found = _point_of_pairs(boots, mine, record, at=at) if mine else _point(arm, boots, record, at=at)
+        points[level_id(at)] = found
     return {"arm": arm.name, "valid": True, "boots": len(boots), "points": points}
 
 
-def _readable(arm: Arm, pairs: Sequence[ArmPair], record: WindowRecord) -> tuple[Sequence[BootRecord], Failure | None]:
+def _readable(arm: Arm, mine: Sequence[_Judged], record: WindowRecord) -> tuple[Sequence[BootRecord], Failure | None]:
     """Return the boots of an arm that its valid pairs have, or else the first problem of its pairs or boots."""
-    mine = [pair for pair in pairs if arm in pair.arms]
-    problems = [pair_problem(pair, record) for pair in mine]
-    valid = [pair for pair, problem in zip(mine, problems, strict=True) if problem is None]
     every = record.boots_of(arm.name)
     if mine:
-        rounds = {boot.round for pair in valid for boots in record.boots_for(pair) for boot in boots}
-        return [boot for boot in every if boot.round in rounds], None if valid else _first(problems)
+        valid = [one for one in mine if one.problem is None]
+        # A boot whose partner never ran is in no figure: nothing tells whether both had the same load.
+        rounds = {number for one in valid for number in one.rounds}
+        return [boot for boot in every if boot.round in rounds], None if valid else mine[0].problem
     problems = [validity.boot_problem(arm, boot, record.profile) for boot in every]
     problems.append(validity.drifted_between(every))
     if not every:
@@ -111,15 +141,53 @@ def _first(problems: Iterable[Failure | None]) -> Failure | None:
     return next((problem for problem in problems if problem is not None), None)
 
 
+def _point_of_pairs(
+    boots: Sequence[BootRecord], mine: Sequence[_Judged], record: WindowRecord, *, at: Level
+) -> dict[str, JsonValue]:
+    """Describe a point of an arm by its pairs: a boot is shown where one of them can be judged."""
+    valid = [one for one in mine if one.problem is None]
+    problems = [first_point_problem(one.pair, record, at=at) for one in valid]
+    judged = [one for one, problem in zip(valid, problems, strict=True) if problem is None]
+    if not judged:
+        problem = _first(problems)
+        assert problem is not None, "no pair can be judged here"
+        return _problem(problem)
+
+    def shown(name: str) -> set[int]:
+        found = [
+            one.rounds
+            for one in judged
+            if figure_problem(one.pair, record, one.verdicts, metric_name=name, at=at) is None
+        ]
+        return set().union(*found)
+
+    return _values(boots, record, at=at, shown=shown)
+
+
 def _point(arm: Arm, boots: Sequence[BootRecord], record: WindowRecord, *, at: Level) -> dict[str, JsonValue]:
-    """Return every metric of a point, boot by boot in the unit that its key names; null where a boot has none."""
+    """Describe a point of an arm that is in no pair."""
     points = [point for boot in boots if (point := boot.point(at)) is not None]
     problem = _first(validity.point_problem(arm, point, record.profile) for point in points)
-    if problem is not None:
-        return _problem(problem)
+    every = {boot.round for boot in boots}
+    return _values(boots, record, at=at, shown=lambda _: every) if problem is None else _problem(problem)
+
+
+def _values(
+    boots: Sequence[BootRecord], record: WindowRecord, *, at: Level, shown: Callable[[str], set[int]]
+) -> dict[str, JsonValue]:
+    """Return every metric of a point, boot by boot in the unit that its key names; null where there is nothing to show.
+
+    Args:
+        boots: of an arm.
+        record: with their load.
+        at: load level.
+        shown: returns the rounds whose values of a metric may be shown.
+    """
+    points = [(boot.round, point) for boot in boots if (point := boot.point(at)) is not None]
     values: dict[str, JsonValue] = {}
     for name, row in rows().items():
-        found = [measure(name, point, record.profile).value for point in points]
+        rounds = shown(name)
+        found = [measure(name, point, record.profile).value if number in rounds else None for number, point in points]
         if any(value is not None for value in found):
             values[row.stored_key] = [*found]
     return {"valid": True, "values": values}

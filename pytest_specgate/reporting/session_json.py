@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE
 from pytest_specgate.core.levels import concurrency_of, level_label, rate_per_s
 from pytest_specgate.core.metrics import metric
@@ -13,6 +14,7 @@ from pytest_specgate.core.run_reports import (
     BrokenTest,
     Counts,
     CurvePoint,
+    ReportedCalibration,
     ReportedGate,
     ReportedThreshold,
     RunReport,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from pytest_specgate.core.run_reports import Figure
     from pytest_specgate.core.verdict import Verdict
+    from pytest_specgate.reporting.session_report import ReportedCalibration as Calibration
     from pytest_specgate.reporting.session_report import ReportedVerdict, ReportedWindow, SessionReport, Unjudged
 
 NOT_JUDGED: Final = "not-judged"
@@ -54,8 +57,11 @@ def session_json(report: SessionReport) -> dict[str, JsonValue]:
             for one in report.unmeasured
         ),
         broken=tuple(
-            BrokenTest(node_id=_text(one.node_id), message=_text(one.message)) for one in report.broken
+            BrokenTest(node_id=_text(one.node_id), kind=one.kind, message=_text(one.message))
+            for one in report.broken
         ),
+        other_failures=report.besides,
+        calibrated=tuple(map(_calibration, report.calibrated)),
     )  # fmt: skip
     found: dict[str, JsonValue] = whole.model_dump(mode="json", exclude_unset=True)
     return found
@@ -71,12 +77,33 @@ def _text(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def _cleaned(value: JsonValue) -> JsonValue:
+    """Return a JSON value all of whose texts can be written."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, dict):
+        return {_text(name): _cleaned(item) for name, item in value.items()}
+    return [_cleaned(item) for item in value] if isinstance(value, list) else value
+
+
+def _calibration(one: Calibration) -> ReportedCalibration:
+    return ReportedCalibration(
+        arms=one.arms,
+        record=_text(one.record),
+        calibrations=_text(one.calibrations),
+        problems=tuple(map(_text, one.problems)),
+    )
+
+
 def _counts(report: SessionReport) -> Counts:
     found = report.verdicts
     verdicts = [one.verdict for one in found]
+    unfounded = sum(verdict.reason in {NO_BASELINE, BASELINES_OFF} for verdict in verdicts)
     return Counts(
         collected=report.thresholds,
-        judged=sum(verdict.reason not in {NO_BASELINE, BASELINES_OFF} for verdict in verdicts),
+        judged=len(verdicts) - unfounded,
+        without_baseline=unfounded,
+        without_verdict=report.thresholds - len(verdicts),
         accepted=sum(verdict.accepted for verdict in verdicts),
         expected=sum(verdict.accepted and verdict.expected for verdict in verdicts),
         skipped=sum(one.skipped for one in found),
@@ -110,6 +137,7 @@ def _judged(one: ReportedVerdict) -> ReportedThreshold:
         reason=verdict.reason,
         accepted=verdict.accepted,
         expected=verdict.expected,
+        expected_outcomes=tuple(map(str, verdict.expected_outcomes)),
         skipped=one.skipped,
         metric=verdict.metric,
         kind=verdict.kind,
@@ -139,6 +167,7 @@ def _unjudged(one: Unjudged) -> ReportedThreshold:
         reason=NOT_JUDGED,
         accepted=False,
         expected=False,
+        expected_outcomes=(),
         skipped=False,
         metric=threshold.metric,
         kind=threshold.kind,
@@ -179,7 +208,9 @@ def _figures(verdict: Verdict) -> dict[str, Figure]:
         if not isinstance(value, str) and name not in _PLACES
     }
     if verdict.ratios:
-        found["change_by_round"] = tuple(_raw(verdict, ratio) for ratio in verdict.ratios)
+        # Of a baseline the change is another quantity: what happened since, and not between the arms.
+        name = "change_by_round" if verdict.kind != NOT_WORSE_THAN_BASELINE else "arm_change_by_round"
+        found[name] = tuple(_raw(verdict, ratio) for ratio in verdict.ratios)
     if verdict.shares:
         found["equal_share_by_round"] = verdict.shares
     if verdict.values:
@@ -201,5 +232,6 @@ def _raw(verdict: Verdict, ratio: float) -> float:
 
 def _window(window: ReportedWindow) -> WindowInShort:
     """Return a window in short; its verdicts stand with their gates."""
-    short = record_json(window.record, path=window.path)
-    return WindowInShort.model_validate_json(json.dumps({name: short[name] for name in WindowInShort.model_fields}))
+    short = record_json(window.record, path=window.path, judged=window.judged)
+    kept = {name: _cleaned(short[name]) for name in WindowInShort.model_fields}
+    return WindowInShort.model_validate_json(json.dumps(kept))

@@ -13,6 +13,7 @@ from pytest_specgate.core.errors import RecordError
 from pytest_specgate.core.stored_gates import first_problem, gates_of, pairs_of
 from pytest_specgate.core.verdict import Verdict
 from pytest_specgate.reporting.messages import Judged, failure_text, outcome_line
+from pytest_specgate.reporting.reasons import reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -103,15 +104,34 @@ class Unjudged:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Broken:
-    """A test of a gate or of a measured pair that failed for another reason than its verdict.
+    """Something that failed for another reason than a verdict: a test of a gate or of a measured pair, or all of it.
 
     Attributes:
-        node_id: of its item, as a user would type it.
+        node_id: of its item, as a user would type it; of what could not be collected; ``pytest`` for the whole run.
         message: the first line of its failure.
+        kind: ``test``, or ``setup`` or ``teardown`` of one; ``collection``; ``run`` for what stopped pytest itself.
     """
 
     node_id: str
     message: str
+    kind: str = "test"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReportedCalibration:
+    """A/A windows that were run instead of judging.
+
+    Attributes:
+        arms: whose noise is known from them, by name.
+        record: where all that was measured lies.
+        calibrations: file that the noise was added to.
+        problems: why nothing can be told of other arms, one sentence each.
+    """
+
+    arms: tuple[str, ...]
+    record: str
+    calibrations: str
+    problems: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,9 +144,11 @@ class SessionReport:
         unmeasured: windows that could not be measured; their thresholds were not judged.
         thresholds: how many were collected.
         unjudged: thresholds without a verdict, each with the reason.
-        broken: tests that failed though no verdict of theirs did.
+        broken: what failed though no verdict did: tests of gates, what could not be collected, pytest itself.
         exit_status: of pytest, as it stood when this was put together; `None` where no run is reported but a record.
         shortage: that fewer gates were judged than were required, as one sentence; empty where enough were.
+        besides: how many tests failed that no gate and no measured pair has to do with.
+        calibrated: A/A windows, of a run that measures noise and judges nothing.
     """
 
     windows: tuple[ReportedWindow, ...]
@@ -137,6 +159,8 @@ class SessionReport:
     broken: tuple[Broken, ...] = ()
     exit_status: int | None = None
     shortage: str = ""
+    besides: int = 0
+    calibrated: tuple[ReportedCalibration, ...] = ()
 
     @property
     def verdicts(self) -> Sequence[ReportedVerdict]:
@@ -150,10 +174,19 @@ class SessionReport:
         A window that could not be measured or did not run to its end, a test that failed for another reason, too few
         gates, and an exit status other than 0 all leave it false; so does a run without any threshold.
         """
-        found = self.verdicts
-        judged = bool(found) and len(found) == self.thresholds and all(one.verdict.accepted for one in found)
-        whole = all(one.record.finished for one in self.windows) and not (self.unmeasured or self.unjudged)
-        return judged and whole and not (self.broken or self.shortage) and self.exit_status in {None, 0}
+        return not reasons(self)
+
+    @property
+    def only_calibrated(self) -> bool:
+        """Whether noise was measured, as was asked for, and nothing went wrong."""
+        return bool(self.calibrated) and len(reasons(self)) == 1
+
+    @property
+    def missing(self) -> int:
+        """How many thresholds were to be judged, and have no verdict."""
+        if self.calibrated:
+            return len(self.unjudged)
+        return max(self.thresholds - len(self.verdicts), len(self.unjudged))
 
     @property
     def counts(self) -> str:

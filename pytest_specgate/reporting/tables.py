@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_specgate.core import counters, statistics, validity
 from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.errors import ScrapeError
-from pytest_specgate.core.judge import first_point_problem
+from pytest_specgate.core.judge import figure_problem, first_point_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import HEADLINE, Measured, measure, metric
 from pytest_specgate.core.noise import NORMAL_975, floor_of
@@ -156,10 +156,10 @@ class _Change:
 def _row(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, name: str, at: Level) -> list[str]:
     row = metric(name)
     head = [f"{row.label} [{unit_text(row)}]"]
-    invalid = next((verdict.reason for verdict in verdicts if verdict.outcome == Outcome.INVALID), None)
     change = _change(pair, record, row, at=at)
-    if invalid and not isinstance(change, str):
-        change = one_line(f"not judged ({invalid})")
+    problem = figure_problem(pair, record, verdicts, metric_name=name, at=at)
+    if problem is not None and not isinstance(change, str):
+        change = one_line(f"not judged ({problem.reason})")
     if isinstance(change, str):
         return [*head, "-", "-", change, "-"]
     values = [value_text(row, side) for side in change.sides]
@@ -209,7 +209,7 @@ def claim_text(verdict: Verdict) -> str:
     """Return a threshold's claim in few words: ``not worse than -15 %``, ``at most 200 ms``."""
     if verdict.kind == FASTER_ONLY_UP_TO:
         return f"better only up to {level_label(verdict.at)}"
-    words = verdict.kind.replace("_", " ")
+    words = kind_words(verdict)
     if verdict.limit is None:
         return words
     if verdict.kind == OUTPUTS_AGREE:
@@ -219,7 +219,15 @@ def claim_text(verdict: Verdict) -> str:
     unit = "points" if verdict.points else "%"
     if verdict.kind == "equivalent":
         return f"within ±{100 * abs(verdict.limit):.4g} {unit}"
-    return f"{words} than {100 * verdict.limit:+.4g} {unit}"
+    against = " against its baseline" if verdict.kind == NOT_WORSE_THAN_BASELINE else ""
+    return f"{words.removesuffix(against)} than {100 * verdict.limit:+.4g} {unit}{against}"
+
+
+def kind_words(verdict: Verdict) -> str:
+    """Return what kind of claim a threshold is, in words that stand behind the name of its metric."""
+    if verdict.kind == NOT_WORSE_THAN_BASELINE:
+        return "not worse against its baseline"
+    return "at least" if verdict.kind == OUTPUTS_AGREE else verdict.kind.replace("_", " ")
 
 
 def shares_text(verdict: Verdict) -> str:

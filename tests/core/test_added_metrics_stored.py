@@ -119,7 +119,7 @@ def test_the_short_form_has_values_and_definitions(build: type[Build]) -> None:
     """A program finds the figures under the name with the unit, and the direction beside them."""
     record = window(build, {"off": [0.2, 0.2], "k4": [0.1, 0.1]})
     with with_added(record.added_metrics):
-        found: Any = record_json(record, path="record.json")
+        found: Any = record_json(record, path="record.json", judged=())
 
     assert found["arms"][1]["points"]["c1"]["values"]["queue_time_mean_s"] == [0.1, 0.1]
     assert found["added_metrics"][0]["better"] == "lower"

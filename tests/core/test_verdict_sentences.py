@@ -213,13 +213,13 @@ def _strict(build: type[Build], speed: float) -> Verdict:
 
 
 def test_an_implausible_gain_under_strict(build: type[Build]) -> None:
-    """A gain that is not believed names the metric, its load, the change, and what to look for."""
+    """A gain that is not believed names the metric, its load and what to look for, and no measured figure."""
     verdict = _strict(build, 100 / 3)
 
     assert (verdict.outcome, verdict.reason) == (Outcome.INVALID, "implausible-gain")
     assert verdict.summary == (
-        "TTFT p50 at c=1 better -97.0 %: a gain of this size is not believed on a claim of 'not worse': "
-        "did both arms do the same work?"
+        "TTFT p50 at c=1 better by a factor of more than 4: a gain of this size is not believed on a claim of "
+        "'not worse': did both arms do the same work?"
     )
 
 

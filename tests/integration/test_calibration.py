@@ -154,7 +154,7 @@ def test_a_plan_is_told_to_the_most_silent(gate_folder: GateFolder) -> None:
     written(gate_folder, margin='margin="3%", noise=noise_floor("1%", source="made up")')
     run = gate_folder.run("--specgate-plan", "-qqq")
 
-    assert run.output.strip() == "specgate: in all: 1 window, at most 12 boots; nothing was started"
+    assert run.output.strip() == "specgate: in all: 1 window, at most 12 boots; nothing was started, and nothing judged"
 
 
 def test_a_plan_knows_the_time_of_earlier_boots(gate_folder: GateFolder) -> None:

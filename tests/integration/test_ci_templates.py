@@ -51,11 +51,22 @@ _GATES: Final = """\
         pass
     """
 
-# What a command of GitHub is asked, and nothing open is found.
+# Notes what a command of GitHub is asked, and answers from variables as the filter, its last word, makes of them.
 _GH: Final = """\
 #!/bin/sh
 printf '%s\\n' "$*" >> "$GH_ASKED"
+case "$1 $2" in
+  "pr list") answer=$GH_PULLS ;;
+  "api "*) answer=$GH_RUN ;;
+esac
+for word; do filter=$word; done
+if [ -n "$answer" ]; then printf '%s' "$answer" | jq -r "$filter"; fi
 """
+
+# Another job measures here at the same time, and its window is not of this run.
+_FOREIGN: Final = "20990101T000000.000Z-ffffffffffff"
+
+needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq to answer as gh does")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +89,8 @@ class Script:
     def commands(self) -> Iterator[list[str]]:
         """Commands of ours, as words; what the shell would put in for variables stays as it is written."""
         for line in self.text.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            if words and words[0] in {"pytest", "specgate"}:
+            if line.strip().startswith(("pytest ", "specgate ")):
+                words = shlex.split(line, comments=True)
                 ends = [place for place, word in enumerate(words) if word in {"||", "&&", "|"}]
                 yield words[: ends[0]] if ends else words
 
@@ -169,7 +180,7 @@ def test_pages_name_what_is_there(page: str) -> None:
     assert [link for link in links if link and not (CI / link).exists()] == []
 
 
-def test_jobs_that_measure_cannot_write() -> None:
+def test_jobs_of_github_that_measure_cannot_write() -> None:
     """Code of a change runs where nothing but reading is allowed; comments run nothing of it."""
     for name in WORKFLOWS:
         whole = loaded(f"github-actions/{name}")
@@ -186,6 +197,52 @@ def test_jobs_that_measure_cannot_write() -> None:
     ]
 
 
+def test_jobs_of_gitlab_that_measure_know_no_token() -> None:
+    """Tokens are variables of an environment, and no job on the machine with the GPU has one."""
+    jobs = {
+        name: job for name, job in loaded("gitlab/gitlab-ci.yml").items() if isinstance(job, dict) and "rules" in job
+    }
+    measure = {name for name, job in jobs.items() if job.get("extends") == ".on-the-gpu"}
+    tokens = {name for name, job in jobs.items() if re.search("SPECGATE_[A-Z]+_TOKEN", json.dumps(job))}
+
+    assert measure == {"gate", "calibrate"}
+    assert {name for name, job in jobs.items() if "environment" in job} == tokens == jobs.keys() - measure
+    assert [name for name in tokens if "tags" in jobs[name]] == []
+    assert [
+        name for name in jobs.keys() - {"gate", "note"} if "== $CI_DEFAULT_BRANCH" not in str(jobs[name]["rules"])
+    ] == []
+
+
+def test_steps_of_buildkite_that_measure_write_nothing_but_artifacts() -> None:
+    """What writes to the page or to baselines runs elsewhere, and baselines are of the default branch."""
+    steps = loaded("buildkite/pipeline.yml")["steps"]
+    measure = [step for step in steps if step.get("agents") == {"queue": "gpu"}]
+    accept = [step for step in steps if "accept" in step["label" if "label" in step else "key"]]
+
+    assert [step["key"] if "key" in step else step["label"] for step in measure] == [
+        "gate",
+        ":straight_ruler: calibrate",
+    ]
+    assert [step for step in measure if "buildkite-agent" in step["command"]] == []
+    assert len(accept) == 2
+    for step in accept:
+        assert "build.branch == pipeline.default_branch && build.pull_request.id == null" in step["if"]
+
+
+def test_what_writes_to_main_is_of_main() -> None:
+    """Calibrations and baselines start from the default branch, whatever branch somebody chose for the workflow."""
+    for name in ("accept.yml", "calibrate.yml"):
+        for job in loaded(f"github-actions/{name}")["jobs"].values():
+            (checkout,) = (step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@"))
+            assert checkout["with"]["ref"] == "${{ github.event.repository.default_branch }}"
+
+
+def test_workflows_name_the_shell_that_is_tried_here() -> None:
+    """GitHub gives `-o pipefail` only where the shell is named, and the scripts are tried with it."""
+    for file in {one.file for one in SCRIPTS.values() if one.file.startswith("github-actions/")}:
+        assert loaded(file)["defaults"] == {"run": {"shell": "bash"}}
+
+
 @dataclasses.dataclass(frozen=True)
 class Job:
     """A checkout in which the scripts of jobs run.
@@ -199,12 +256,18 @@ class Job:
     environment: Mapping[str, str]
 
     def run(self, text: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a script as GitHub does."""
+        """Run a script as GitHub does where a workflow names bash as its shell."""
         command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", text]
         environment = {**self.environment, **variables}
         return subprocess.run(
             command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, timeout=120
         )
+
+
+def put_gh(folder: Path) -> None:
+    """Put a stand-in for the command `gh` into a folder."""
+    (folder / "gh").write_text(_GH, encoding="utf-8")
+    (folder / "gh").chmod(0o755)
 
 
 @pytest.fixture(scope="module")
@@ -215,8 +278,7 @@ def job(new_gate_folder: Callable[[], GateFolder]) -> Job:
     for place in ("benchmarks", "baselines", "home", "bin"):
         (folder / place).mkdir()
     gates.write("test_gate.py", _GATES).rename(folder / "benchmarks" / "test_gate.py")
-    (folder / "bin" / "gh").write_text(_GH, encoding="utf-8")
-    (folder / "bin" / "gh").chmod(0o755)
+    put_gh(folder / "bin")
     (folder / ".gitignore").write_text("/*\n!/baselines\n", encoding="utf-8")
     git = "git init -q --bare home/origin.git; git init -q .; git remote add origin home/origin.git"
     subprocess.run(["bash", "-ec", git], cwd=folder, check=True)
@@ -232,8 +294,11 @@ def job(new_gate_folder: Callable[[], GateFolder]) -> Job:
 
 @pytest.fixture(scope="module")
 def gated(job: Job) -> subprocess.CompletedProcess[str]:
-    """The steps of the gate, once."""
+    """The steps of the gate, once; a gate of another pull request has measured meanwhile."""
     found = job.run(script("github-actions/gate.yml", "gate: Gate"))
+    foreign = job.folder / "home" / "specgate" / "us" / "serving" / _FOREIGN
+    foreign.mkdir()
+    (foreign / "record.json").write_text("not_worse_than_baseline", encoding="utf-8")
     job.run(script("github-actions/gate.yml", "gate: Gather the records of this run")).check_returncode()
     return found
 
@@ -248,6 +313,43 @@ def test_the_gate_leaves_every_file(job: Job, gated: subprocess.CompletedProcess
     assert json.loads((job.folder / "report" / "specgate.json").read_text(encoding="utf-8"))["exit_status"] == 0
     assert {path.name for path in (job.folder / "report").iterdir()} >= {"junit.xml", "specgate.html"}
     assert len([*(job.folder / "windows").glob("*/record.json")]) == 1
+    assert not (job.folder / "windows" / _FOREIGN).exists()
+
+
+def gathering() -> dict[str, str]:
+    """Return the shell of each system that gathers records."""
+    name = ":vertical_traffic_light: gate"
+    return {
+        "github": script("github-actions/gate.yml", "gate: Gather the records of this run"),
+        "gitlab": script("gitlab/gitlab-ci.yml", "gate: after_script"),
+        "buildkite": f"status=0\n{script('buildkite/pipeline.yml', name).partition('|| status=$?')[2]}",
+    }
+
+
+@pytest.mark.parametrize("system", gathering())
+def test_only_windows_of_this_run_are_kept(system: str, tmp_path: Path) -> None:
+    """What other jobs write to the common folder of results is not taken for this run's; what was not told of stays."""
+    results = tmp_path / "home" / "specgate" / "us" / "serving"
+    for name in ("mine", "foreign"):
+        (results / name).mkdir(parents=True)
+        (results / name / "record.json").write_text(name, encoding="utf-8")
+    (tmp_path / "report").mkdir()
+    variables = {
+        "GITHUB_REPOSITORY": "us/serving",
+        "CI_PROJECT_PATH": "us/serving",
+        "BUILDKITE_PIPELINE_SLUG": "us/serving",
+    }
+    job = Job(tmp_path, {**os.environ, "HOME": str(tmp_path / "home"), **variables})
+    job.run(gathering()[system]).check_returncode()
+    before = [*(tmp_path / "windows").iterdir()]
+    told = {"windows": [{"record": str(results / "mine" / "record.json")}]}
+    (tmp_path / "report" / "specgate.json").write_text(json.dumps(told), encoding="utf-8")
+    job.run(gathering()[system]).check_returncode()
+
+    assert before == []
+    assert [path.name for path in (tmp_path / "windows").iterdir()] == ["mine"]
+    assert (tmp_path / "windows" / "mine" / "record.json").read_text(encoding="utf-8") == "mine"
+    assert {path.name for path in results.iterdir()} == {"mine", "foreign"}
 
 
 def test_a_person_accepts_what_was_measured(job: Job, gated: subprocess.CompletedProcess[str]) -> None:

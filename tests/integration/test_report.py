@@ -189,7 +189,8 @@ def test_no_record_is_replaced_by_a_report(
     assert [cli.main(words) for words in given] == [2, 2, 2]
     assert record.read_bytes() == before
     assert capsys.readouterr().err.splitlines() == [
-        f"specgate: --markdown {record} would replace a file of JSON, as records are: {remedy} --markdown=FILE",
+        f"specgate: --markdown {record}: that file is no Markdown report of specgate, and it would be replaced: "
+        f"name another one, {remedy} --markdown=FILE",
         f"specgate: --html {record.parent}: a file is wanted, and that is a folder: {remedy} --html=FILE",
         f"specgate: --markdown {given[2][-1]}: there is no folder {tmp_path / 'away'}: make it first",
     ]

@@ -52,6 +52,7 @@ _DEAD: Final = """\
     @gate(pair(arm("dead", exit_at_start=3), arm("good"), rounds=1), SPEED)
     def test_dead(): pass
     """
+_EARLIER: Final = '{"schema_version": 1, "passed": true}'
 _OPTIONS: Final = ("--specgate-json=out.json", "--specgate-markdown=out.md")
 
 
@@ -63,7 +64,7 @@ def run(new_gate_folder: Callable[[], GateFolder]) -> GateRun:
     gates.write("pytest.ini", "[pytest]\nspecgate_report_key = nightly\n")
     gates.write("test_ends.py", _GATES)
     summary = gates.write("step.md", "set up: done")
-    (gates.folder / "out.json").write_text('{"passed": true}')
+    (gates.folder / "out.json").write_text(_EARLIER)
     return gates.run(*_OPTIONS, variables={"GITHUB_STEP_SUMMARY": str(summary), "SPECGATE_HTML": "page.html"})
 
 
@@ -251,7 +252,7 @@ def test_a_run_without_gates_is_reported_and_not_green(
 
 def test_a_run_that_ends_while_collecting_is_reported(pytester: pytest.Pytester) -> None:
     """A file that cannot be imported leaves no report of an earlier run behind."""
-    (pytester.path / "out.json").write_text('{"passed": true}')
+    (pytester.path / "out.json").write_text(_EARLIER)
     done = plain(pytester, *_OPTIONS, text="import nowhere\n")
 
     assert (done.ret, read(pytester.path)["passed"], read(pytester.path)["exit_status"]) == (2, False, 2)
@@ -260,10 +261,10 @@ def test_a_run_that_ends_while_collecting_is_reported(pytester: pytest.Pytester)
 @pytest.mark.parametrize("words", [("--collect-only",), ("--fixtures",), ("--specgate-plan",)])
 def test_a_run_of_no_tests_reports_nothing(pytester: pytest.Pytester, words: tuple[str, ...]) -> None:
     """What is only listed or planned replaces no report of an earlier run."""
-    (pytester.path / "out.json").write_text("an earlier report")
+    (pytester.path / "out.json").write_text(_EARLIER)
     plain(pytester, "--specgate-json=out.json", *words)
 
-    assert (pytester.path / "out.json").read_text() == "an earlier report"
+    assert (pytester.path / "out.json").read_text() == _EARLIER
 
 
 def test_a_report_that_cannot_be_written_fails_the_run(pytester: pytest.Pytester) -> None:

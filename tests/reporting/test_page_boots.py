@@ -80,6 +80,14 @@ def test_boots_lie_as_far_from_the_mean_of_their_arm_as_they_were() -> None:
     assert levels == pytest.approx([level for one in FOUND for level in one.levels], abs=2e-3)
 
 
+def test_a_deviation_of_nothing_has_no_minus() -> None:
+    """What is rounded to 0 is no loss, in the description and in the tooltip."""
+    found = parsed(drift((Deviation(1, "off", 0, -0.0004, (-0.0004,)),), boots=1, name="d", title="drift"))
+
+    assert found.findtext("desc") == "boot 1, off: +0.0 %."
+    assert tip(having(found, "mark")[0]) == "boot 1, off: +0.0 % from the mean of its arm"
+
+
 def test_boots_of_an_arm_are_joined() -> None:
     """A line an arm makes a drift visible."""
     found = parsed(drift(FOUND, boots=4, name="d", title="drift"))

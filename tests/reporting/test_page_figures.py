@@ -41,7 +41,7 @@ def test_a_single_boot_has_no_interval() -> None:
 def test_means_are_geometric_and_intervals_lie_around_them() -> None:
     """The interval of a mean of n boots is that of a boot divided by the root of n, on the scale of ratios."""
     found = figures(three_arms(3))
-    line = next(one for one in found.lines("output_throughput") if one.name == "k4")
+    line = next(one for one in found.lines("output_throughput", found.arms) if one.name == "k4")
     cell = next(one for one in line.cells if one.label == "32")
     values = found.values("k4", 32, "output_throughput")
     half = half_width([found.values(arm.name, 32, "output_throughput") for arm in found.arms])
@@ -59,8 +59,8 @@ def test_all_arms_and_levels_of_a_valid_window_are_there() -> None:
     """Lines have the arms in the order in which they were declared, and cells by rising load."""
     found = figures(three_arms(2))
 
-    assert [(line.name, line.style) for line in found.lines("ttft_p50")] == [("off", 0), ("k4", 1), ("k7", 2)]
-    assert [[cell.x for cell in line.cells] for line in found.lines("ttft_p50")] == [[1, 8, 32]] * 3
+    assert [(line.name, line.style) for line in found.lines("ttft_p50", found.arms)] == [("off", 0), ("k4", 1), ("k7", 2)]
+    assert [[cell.x for cell in line.cells] for line in found.lines("ttft_p50", found.arms)] == [[1, 8, 32]] * 3
     assert list(found.left_out()) == []
 
 
@@ -69,7 +69,7 @@ def test_an_arm_of_a_valid_pair_keeps_its_figures() -> None:
     found = figures(three_arms(2).with_death("k7", 2))
 
     assert [pair.title for pair in found.readable] == ["k4 against off"]
-    assert [line.name for line in found.lines("output_throughput")] == ["off", "k4"]
+    assert [line.name for line in found.lines("output_throughput", found.arms)] == ["off", "k4"]
     assert list(found.left_out()) == ["k7 is left out (server-died): arm k7: its server left"]
 
 
@@ -79,14 +79,14 @@ def test_arms_are_known_by_their_names() -> None:
     arms = tuple(dataclasses.replace(arm, env={"HF_TOKEN": "***"}) for arm in window.record.arms)
     found = figures(dataclasses.replace(window, record=window.record.model_copy(update={"arms": arms})))
 
-    assert [line.name for line in found.lines("output_throughput")] == ["off", "k4", "k7"]
+    assert [line.name for line in found.lines("output_throughput", found.arms)] == ["off", "k4", "k7"]
     assert list(found.left_out()) == []
 
 
 def test_a_point_is_shown_where_one_of_its_pairs_can_be_judged() -> None:
     """A point of k7 that failed takes k7 away at this level, and leaves off and k4, whose pair is whole."""
     found = figures(three_arms(2).with_requests("k7", 1, at=8, error="HTTP 500", status=500))
-    shown = {line.name: [cell.x for cell in line.cells] for line in found.lines("output_throughput")}
+    shown = {line.name: [cell.x for cell in line.cells] for line in found.lines("output_throughput", found.arms)}
 
     assert shown == {"off": [1, 8, 32], "k4": [1, 8, 32], "k7": [1, 32]}
     assert [line.split(" is left out")[0] for line in found.left_out()] == ["k7 at c=8"]
@@ -96,7 +96,7 @@ def test_a_value_that_one_boot_has_not_is_no_mean() -> None:
     """Of a metric that could not be had in every boot there is no figure, and the reason is told."""
     window = three_arms(2).with_requests("k4", 2, at=1, last_token_s=0.05, ttft_s=0.05)
     found = figures(window)
-    lines = {line.name: [cell.x for cell in line.cells] for line in found.lines("decode_rate_p50")}
+    lines = {line.name: [cell.x for cell in line.cells] for line in found.lines("decode_rate_p50", found.arms)}
 
     assert lines["off"] == [1, 8, 32]
     assert lines["k4"] == [8, 32]
@@ -123,7 +123,7 @@ def test_changes_are_those_of_the_pair() -> None:
 def test_acceptance_is_pooled_before_it_is_divided() -> None:
     """Rates by position are accepted tokens of all boots over drafts of all boots."""
     found = figures(three_arms(2))
-    lines = {line.name: [cell.mean for cell in line.cells] for line in found.acceptance(8)}
+    lines = {line.name: [cell.mean for cell in line.cells] for line in found.acceptance(8, found.arms)}
 
     assert lines == {"k4": [0.75, 0.5, 0.25, 0.0], "k7": [0.75, 0.5, 0.25, 0.0, 0.0, 0.0, 0.0]}
 

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_specgate.core.units import amount_text, measured_text
@@ -141,6 +141,8 @@ def test_levels_stand_below_each_other() -> None:
 
 
 @given(st.lists(st.floats(-0.9, 5), min_size=1, max_size=8), st.floats(0, 2), st.floats(-0.9, 0.9), st.booleans())
+@example([5e-324], 0.0, 0.0, False).via("the smallest number there is")
+@example([5e-324], 1.0, 0.0, False).via("the same with a wide interval")
 def test_all_marks_lie_within_the_picture(rounds: list[float], half: float, margin: float, higher: bool) -> None:
     """Whatever was found, nothing is drawn outside of the picture."""
     mean = sum(rounds) / len(rounds)

@@ -10,12 +10,14 @@ import pytest
 
 from pytest_specgate.api import not_worse
 from pytest_specgate.core.records import Continuation
+from pytest_specgate.reporting.page import html_page
 from pytest_specgate.reporting.page_figures import Figures
 from pytest_specgate.reporting.page_tables import NOTHING, pair_levels
 from pytest_specgate.reporting.page_verdicts import card
 from pytest_specgate.reporting.page_window import moment, window_view
 from tests.reporting.conftest import Window, pair
-from tests.reporting.page_runs import FLOOR, gated, load, paced, reported, three_arms
+from tests.reporting.page_reading import read
+from tests.reporting.page_runs import FLOOR, gated, load, paced, reported, session, three_arms
 from tests.reporting.svg_reading import having, parsed
 
 if TYPE_CHECKING:
@@ -87,6 +89,28 @@ def test_a_record_with_broken_times_is_shown_without_them() -> None:
 
     assert [figure.title for figure in found.order] == ["output throughput of a boot against the mean of its arm"]
     assert ("measured", "the day before") in found.facts
+
+
+@pytest.mark.parametrize("field", ["started_at", "ended_at"])
+def test_boots_of_a_clock_that_was_set_back_are_not_drawn_over_time(field: str) -> None:
+    """Times that run backwards tell no length: the picture is left out, and a note says why; the rest is there."""
+    early = {field: "2026-11-29T09:00:00+00:00"}
+    found = reported(three_arms(2).edited("k4", 2, edit=lambda boot: boot.model_copy(update=early)))
+    view = window_view(found, [], name="w1")
+
+    assert [figure.title for figure in view.order] == ["output throughput of a boot against the mean of its arm"]
+    assert [note for note in view.notes if note.startswith("boots are not drawn over time: ")]
+    assert html_page(session(found)).count('class="plot timeline"') == 0
+
+
+def test_a_profile_that_was_not_compared_is_no_mismatch() -> None:
+    """Where a server died before anything could be compared, no line says that nothing of nothing agreed."""
+    found = reported(three_arms(1).with_death("off", 1))
+    identity = read(html_page(session(found))).having("identity")
+
+    assert {one.text.split(" ", 1)[0] for one in identity} == {"\N{EN DASH}"}
+    assert {"broken" in one.attributes["class"].split() for one in identity} == {False}
+    assert identity[0].text == "\N{EN DASH} k4 against off: request profile: not compared; no figures (server-died)"
 
 
 def test_a_boot_that_did_not_tell_its_end_is_as_long_as_what_is_known() -> None:

@@ -99,7 +99,7 @@ def test_boots_and_requests(k4_off: ArmPair) -> None:
         "requests: 30 a boot (4 to warm up, 10 at c=1, 16 at c=8)",
     ]
     assert "k4 against off: 6 rounds at most" in lines
-    assert lines[-1] == "in all: 1 window, at most 12 boots; nothing was started"
+    assert lines[-1] == "in all: 1 window, at most 12 boots; nothing was started, and nothing judged"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_times_of_an_earlier_window(k4_off: ArmPair) -> None:
     known, quick = (_lines(_planned([pair], claims, boot_s={"off": off, "k4": 2 * off})) for off in (60.0, 4.0))
 
     assert "time: 6 min to 18 min, by what boots took in an earlier window" in known
-    assert known[-1] == "in all: 1 window, at most 12 boots, 18 min; nothing was started"
+    assert known[-1] == "in all: 1 window, at most 12 boots, 18 min; nothing was started, and nothing judged"
     assert "time: 24 s to 72 s, by what boots took in an earlier window" in quick
 
 
@@ -158,7 +158,7 @@ def test_unknown_times_are_not_made_up(k4_off: ArmPair) -> None:
     ])]  # fmt: skip
 
     assert "time: not known, since no earlier record of these arms under this load is among the results" in lines
-    assert lines[-1] == "in all: 2 windows, at most 24 boots; nothing was started"
+    assert lines[-1] == "in all: 2 windows, at most 24 boots; nothing was started, and nothing judged"
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_what_cannot_vary_is_no_range(k4_off: ArmPair) -> None:
 
     assert "boots: 4 (2 arms, 2 rounds)" in lines
     assert "time: 6 min, by what boots took in an earlier window" in lines
-    assert lines[-1] == "in all: 1 window, 4 boots, 6 min; nothing was started"
+    assert lines[-1] == "in all: 1 window, 4 boots, 6 min; nothing was started, and nothing judged"
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,21 @@ def test_changes_lie_around_the_line_at_which_nothing_changes() -> None:
     assert found.findtext("desc") == "output throughput: 1 +114.0 %, 8 +18.0 %, 32 -9.5 %."
 
 
+def test_changes_are_told_as_changes_of_rounds() -> None:
+    """Tooltips of changes have a sign, name rounds, and have no negative zero."""
+    line = Line("output throughput", 0, (Cell(1, "1", 0.14, (0.1, 0.18)), Cell(8, "8", -0.0002, (-0.0001, 0.0))))
+    found = parsed(plots.change_over_load([line], LEVELS, name="p", title="k7 against off"))
+
+    assert [tip(one) for one in having(found, "dot")] == [
+        "output throughput, round 1, 1: +10.0 %",
+        "output throughput, round 2, 1: +18.0 %",
+        "output throughput, round 1, 8: +0.0 %",
+        "output throughput, round 2, 8: +0.0 %",
+    ]
+    assert tip(having(found, "mark")[0]) == "output throughput, 1: +14.0 %"
+    assert found.findtext("desc") == "output throughput: 1 +14.0 %, 8 +0.0 %."
+
+
 def test_nothing_drawn_is_infinite() -> None:
     """Equal values, zeros and single cells all have places."""
     for mean in (0.0, 5.0):

@@ -54,7 +54,8 @@ def test_the_run_is_counted(two: Window) -> None:
     assert (found["schema_version"], found["passed"], found["exit_status"]) == (1, False, 0)
     assert found["summary"] == "2 of 2 thresholds judged: 1 PASS, 1 FAIL"
     assert found["counts"] == {
-        "collected": 2, "judged": 2, "accepted": 1, "expected": 0, "skipped": 0,
+        "collected": 2, "judged": 2, "without_baseline": 0, "without_verdict": 0,
+        "accepted": 1, "expected": 0, "skipped": 0,
         "outcomes": {"PASS": 1, "FAIL": 1, "INCONCLUSIVE": 0, "INVALID": 0},
     }  # fmt: skip
 
@@ -193,7 +194,7 @@ def test_what_went_wrong_besides_is_told(two: Window) -> None:
     assert found["unmeasured"] == [
         {"pairs": ["a against b"], "gates": ["t\\udce9.py::test_b"], "message": "its lock is held"}
     ]
-    assert found["broken"] == [{"node_id": "t\\udce9.py::test_body", "message": "assert 1 == 2"}]
+    assert found["broken"] == [{"node_id": "t\\udce9.py::test_body", "kind": "test", "message": "assert 1 == 2"}]
     assert (found["shortage"], found["exit_status"]) == ("2 are wanted", 1)
 
 
