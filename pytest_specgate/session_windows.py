@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,10 +72,14 @@ class SessionWindows:
         """Return items in an order in which no server is booted again for a plugin that has shuffled them.
 
         Those of one window stay together, and those that ask for a server, each at the place of their first one.
+        Nothing is moved where they are together already, whatever other tests stand between them.
         """
         groups: dict[object, list[pytest.Item]] = {}
         for item in items:
             groups.setdefault(self._group(item), []).append(item)
+        served = [key for item in items if (key := self._group(item)) is not item]
+        if len(list(itertools.groupby(served))) == len(set(served)):
+            return [*items]
         return [item for group in groups.values() for item in group]
 
     def _group(self, item: pytest.Item) -> object:

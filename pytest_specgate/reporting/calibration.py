@@ -34,7 +34,8 @@ def calibration_lines(found: Calibrated, gates: Sequence[Gate], *, view: View = 
     narrowings = Narrowing.of(headers, 6, 3)
     yield Table(headers, align, rows).text(view.columns, narrowings=narrowings)
     if view.detail >= Detail.LONG:
-        yield from ("", "boots in their order", boot_table(found.record, columns=view.columns))
+        names = [arm.name for arm in found.record.arms]
+        yield from ("", "boots in their order", boot_table(found.record, arms=names, columns=view.columns))
         yield from server_lines(found.record)
     yield f"record: {found.path}"
     yield f"calibrations: {found.noise_path} (commit it: gates on this class of machine use it from now on)"

@@ -15,7 +15,7 @@ from pytest_specgate.reporting.figures import unit_text, value_text
 from pytest_specgate.reporting.layout import Narrowing, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from pytest_specgate.core.arms import ArmPair
     from pytest_specgate.core.levels import Level
@@ -65,16 +65,22 @@ def _value(boot: BootRecord, record: WindowRecord, *, name: str, at: Level) -> f
     return None if point is None else measure(name, point, record.profile).value
 
 
-def boot_table(record: WindowRecord, *, columns: int | None = None) -> str:
-    """Return the boots of a window in their order: how long each took to be ready and in all, and what came of it."""
-    boots = sorted(record.boots, key=lambda boot: (boot.round, boot.position))
+def boot_table(record: WindowRecord, *, arms: Collection[str], columns: int | None = None) -> str:
+    """Return the boots of a window in their order: how long each took to be ready and in all, and what came of it.
+
+    Args:
+        record: of the window.
+        arms: names of those whose figures may be read; seconds of others stand beside none, and of none alone.
+        columns: width of the terminal; `None` for as wide as it takes.
+    """
+    boots = sorted(record.boots, key=lambda boot: (boot.round, boot.position)) if arms else []
     rows = tuple(
         (
             f"{number}",
             f"{boot.round}",
             boot.arm,
-            "-" if boot.boot_s is None else f"{boot.boot_s:.1f}",
-            f"{seconds_of(boot):.1f}" if boot.ended_at else "-",
+            "-" if boot.boot_s is None or boot.arm not in arms else f"{boot.boot_s:.1f}",
+            f"{seconds_of(boot):.1f}" if boot.ended_at and boot.arm in arms else "-",
             "measured" if boot.failure is None else one_line(boot.failure.reason),
         )
         for number, boot in enumerate(boots, start=1)

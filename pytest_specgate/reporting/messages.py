@@ -160,8 +160,10 @@ def window_lines(
         yield from ("", speculation_caption(record.profile), speculation)
     if load := load_table(readable, record, columns=columns):
         yield from ("", "load and client, mean over boots", load)
-    if view.detail >= Detail.LONG and (boots := boot_table(record, columns=columns)):
-        yield from ("", "boots in their order", boots)
+    if view.detail >= Detail.LONG:
+        names = [entry.arm.name for entry in readable]
+        if boots := boot_table(record, arms=names, columns=columns):
+            yield from ("", "boots in their order", boots)
         yield from server_lines(record)
     yield ""
     yield from map(one_line, _window_foot(record, pairs, readable, record_path=record_path, short=short))

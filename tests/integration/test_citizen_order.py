@@ -58,6 +58,27 @@ _NO_GATES: Final = """\
     """
 
 
+_TOGETHER: Final = """\
+    PAIR = pair(arm("off"), arm("on", seed=1), rounds=1)
+
+
+    def test_server(vllm_server): pass
+    def test_plain(): pass
+    def test_again(vllm_server): pass
+
+
+    @gate(PAIR, UNDECIDABLE)
+    def test_gate(): pass
+
+
+    def test_between(): pass
+
+
+    @gate(PAIR, UNDECIDABLE)
+    def test_same(): pass
+    """
+
+
 def _shuffled(gates: GateFolder, tests: str) -> None:
     gates.write("test_order.py", tests)
     conftest = gates.folder / "conftest.py"
@@ -94,3 +115,11 @@ def test_nothing_is_moved_without_gates(gate_folder: GateFolder) -> None:
     run = gate_folder.run("--collect-only", "-qq")
 
     assert _order(run) == ["test_server", "test_plain"] * 2
+
+
+def test_nothing_is_moved_that_costs_no_boot(gate_folder: GateFolder) -> None:
+    """Tests that need no server may stand between those that do, in the order in which they were written."""
+    gate_folder.write("test_order.py", _TOGETHER)
+    run = gate_folder.run("--collect-only", "-qq")
+
+    assert _order(run) == ["test_server", "test_plain", "test_again", "test_gate", "test_between", "test_same"]

@@ -90,8 +90,9 @@ def test_identity_is_printed_before_any_table(healthy: GateRun) -> None:
     identity = _places(r"request profile: (\d+) of \1 fields identical", healthy.output)
     tables = _places(r"^ *load  metric", healthy.output)
 
-    assert len(identity) == len(tables) == 2
-    assert identity[0] < tables[0] < identity[1] < tables[1]
+    # Each pair has its table, and one by round.
+    assert (len(identity), len(tables)) == (2, 4)
+    assert identity[0] < tables[0] < tables[1] < identity[1] < tables[2]
     assert not any(unit in healthy.output[: identity[0]] for unit in UNITS)
 
 

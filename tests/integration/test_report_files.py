@@ -15,7 +15,7 @@ from pytest_specgate.core.schemas import published
 from pytest_specgate.reporting.markdown import markdown
 from pytest_specgate.reporting.session_json import session_json
 from pytest_specgate.reporting.session_report import SessionReport
-from tests.integration.conftest import FAKE_ENGINE
+from tests.integration.report_runs import EARLIER, plain, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +29,18 @@ _GATES: Final = """\
     DEAD = arm("dead", exit_at_start=3, exit_message="</code> | @org hf_abcdefghijklmnop1234", env=SECRET)
     DOWN, UP, LOST = (pair(*arms, profile=LOAD, rounds=1) for arms in ((FAST, SLOW), (SLOW, FAST), (FAST, DEAD)))
 
+    @pytest.fixture
+    def torn():
+        yield
+        raise RuntimeError("it would not go")
+
+    def test_beside(): raise ValueError
+
     @gate(DOWN, SPEED)
-    def test_down(): pass
+    def test_down(torn): pass
+
+    @gate(UP, SPEED)
+    def test_unmet(verdict): verdict.expect(Outcome.FAIL, Outcome.INCONCLUSIVE)
 
     @gate(DOWN, SPEED)
     def test_accepted(verdict): verdict.expect(Outcome.FAIL)
@@ -52,7 +62,6 @@ _DEAD: Final = """\
     @gate(pair(arm("dead", exit_at_start=3), arm("good"), rounds=1), SPEED)
     def test_dead(): pass
     """
-_EARLIER: Final = '{"schema_version": 1, "passed": true}'
 _OPTIONS: Final = ("--specgate-json=out.json", "--specgate-markdown=out.md")
 
 
@@ -64,15 +73,8 @@ def run(new_gate_folder: Callable[[], GateFolder]) -> GateRun:
     gates.write("pytest.ini", "[pytest]\nspecgate_report_key = nightly\n")
     gates.write("test_ends.py", _GATES)
     summary = gates.write("step.md", "set up: done")
-    (gates.folder / "out.json").write_text(_EARLIER)
+    (gates.folder / "out.json").write_text(EARLIER["json"])
     return gates.run(*_OPTIONS, variables={"GITHUB_STEP_SUMMARY": str(summary), "SPECGATE_HTML": "page.html"})
-
-
-def read(folder: Path, name: str = "out.json") -> dict[str, Any]:
-    """Return the JSON report of a folder, which is valid by its published schema."""
-    found: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
-    jsonschema.validate(found, published("report"))
-    return found
 
 
 def thresholds(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -84,7 +86,7 @@ def test_the_paths_are_told_at_the_end(run: GateRun) -> None:
     """Below the count of outcomes each file stands on a line of its own; verdicts and exit status are as ever."""
     last = run.summary.partition("\n===")[0].splitlines()[-4:]
 
-    assert last[0].startswith("4 of 5 thresholds judged: 1 PASS, 2 FAIL (1 of them expected), 1 INVALID")
+    assert last[0].startswith("5 of 6 thresholds judged: 2 PASS, 2 FAIL (1 of them expected), 1 INVALID")
     assert last[1:] == ["report: out.json", "report: out.md", "report: page.html"]
     assert run.exit_code == 1
 
@@ -94,9 +96,10 @@ def test_json_has_every_threshold(run: GateRun) -> None:
     found = read(run.folder)
     by_test = thresholds(found)
 
-    assert (found["passed"], found["exit_status"], found["counts"]["collected"]) == (False, 1, 5)
+    assert (found["passed"], found["exit_status"], found["counts"]["collected"]) == (False, 1, 6)
     assert {name: (one["outcome"], one["accepted"], one["expected"]) for name, one in by_test.items()} == {
         "test_down": ("FAIL", False, False),
+        "test_unmet": ("PASS", False, True),
         "test_accepted": ("FAIL", True, True),
         "test_body": ("PASS", True, False),
         "test_lost": ("INVALID", False, False),
@@ -122,19 +125,36 @@ def test_case_139_an_invalid_arm_has_no_figures(run: GateRun) -> None:
 
 def test_tests_that_failed_otherwise_are_told(run: GateRun) -> None:
     """A body that raised beside a PASS, and a measured pair that must not be read; secrets in it are cut out."""
-    found = {one["node_id"]: one["message"] for one in read(run.folder)["broken"]}
+    found = {one["node_id"]: (one["kind"], one["message"]) for one in read(run.folder)["broken"]}
+    claim = "[c1-output_throughput-not_worse]"
 
     assert list(found) == [
-        "test_ends.py::test_body[c1-output_throughput-not_worse]", "test_ends.py::test_window"
+        f"test_ends.py::test_down{claim}", f"test_ends.py::test_body{claim}", "test_ends.py::test_window"
     ]  # fmt: skip
-    assert next(iter(found.values())) == "ValueError: api_key=[redacted]"
+    assert [*found.values()][:2] == [
+        ("teardown", "RuntimeError: it would not go"), ("test", "ValueError: api_key=[redacted]")
+    ]  # fmt: skip
+    assert read(run.folder)["other_failures"] == 1
+
+
+def test_a_pass_that_was_not_expected_is_no_pass(run: GateRun) -> None:
+    """What its test declared is in the headline, its row, its message and its JSON."""
+    text = (run.folder / "out.md").read_text(encoding="utf-8")
+    found = thresholds(read(run.folder))["test_unmet"]
+
+    assert found["expected_outcomes"] == ["FAIL", "INCONCLUSIVE"]
+    assert found["text"].startswith("expected FAIL or INCONCLUSIVE, got PASS (")
+    assert "| **PASS**, expected FAIL or INCONCLUSIVE | " in text
+    assert "1 PASS (not expected)" in text.partition("\n\n")[0]
 
 
 def test_the_summary_of_the_job_gets_the_same_markdown(run: GateRun) -> None:
     """It is added below what other steps wrote there."""
     text = (run.folder / "out.md").read_text(encoding="utf-8")
 
-    assert text.startswith("<!-- specgate: nightly -->\n### specgate: 1 FAIL, 1 INVALID, 1 not judged, ")
+    assert text.startswith(
+        "<!-- specgate: nightly -->\n### specgate: 1 FAIL, 1 INVALID, 1 PASS (not expected), 1 not judged, "
+    )
     assert (run.folder / "step.md").read_text(encoding="utf-8") == f"set up: done\n{text}"
     assert text.index("fields identical") < text.index("| claim |")
     assert "test_dead" not in text
@@ -227,13 +247,6 @@ def test_an_interrupted_run_is_reported_as_far_as_it_came(gate_folder: GateFolde
     assert "warning: GITHUB_STEP_SUMMARY was not written: it holds 1048000 bytes, and may have 1048576" in run.output
 
 
-def plain(pytester: pytest.Pytester, *arguments: str, text: str = "def test_plain(): pass\n") -> pytest.RunResult:
-    """Run pytest without a gate, in this process."""
-    pytester.makepyfile(test_plain=text)
-    others = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
-    return pytester.runpytest_inprocess(*others, f"--specgate-engine-command={FAKE_ENGINE}", *arguments)
-
-
 def test_a_run_without_gates_is_reported_and_not_green(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,7 +265,7 @@ def test_a_run_without_gates_is_reported_and_not_green(
 
 def test_a_run_that_ends_while_collecting_is_reported(pytester: pytest.Pytester) -> None:
     """A file that cannot be imported leaves no report of an earlier run behind."""
-    (pytester.path / "out.json").write_text(_EARLIER)
+    (pytester.path / "out.json").write_text(EARLIER["json"])
     done = plain(pytester, *_OPTIONS, text="import nowhere\n")
 
     assert (done.ret, read(pytester.path)["passed"], read(pytester.path)["exit_status"]) == (2, False, 2)
@@ -261,10 +274,10 @@ def test_a_run_that_ends_while_collecting_is_reported(pytester: pytest.Pytester)
 @pytest.mark.parametrize("words", [("--collect-only",), ("--fixtures",), ("--specgate-plan",)])
 def test_a_run_of_no_tests_reports_nothing(pytester: pytest.Pytester, words: tuple[str, ...]) -> None:
     """What is only listed or planned replaces no report of an earlier run."""
-    (pytester.path / "out.json").write_text(_EARLIER)
+    (pytester.path / "out.json").write_text(EARLIER["json"])
     plain(pytester, "--specgate-json=out.json", *words)
 
-    assert (pytester.path / "out.json").read_text() == _EARLIER
+    assert (pytester.path / "out.json").read_text() == EARLIER["json"]
 
 
 def test_a_report_that_cannot_be_written_fails_the_run(pytester: pytest.Pytester) -> None:

@@ -159,7 +159,7 @@ def test_it_is_told_what_goes_on(story: _Story) -> None:
     head = f"run 2 of this window: round 1 from {story.short}"
     undecided = story.resumed.cases["test_killed[c1-request_throughput-not_worse]"]
 
-    assert lines[start + 1].startswith("specgate: round 2 of 2: on: ")
+    assert lines[start + 1].startswith("specgate: window 1 of 2, round 2 of 2: on: ")
     assert head in story.resumed.summary.splitlines()
     assert head in str(undecided.failure)
     assert undecided.properties["specgate_continued"] == f"round 1 from {story.short}"

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_specgate import cli
 from pytest_specgate.adapters.storage import load_record
-from pytest_specgate.cli import selftest
+from pytest_specgate.cli import selftest, selftest_words
 from pytest_specgate.core.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -164,6 +164,14 @@ def test_word_interval_and_exit_code_must_all_fit(  # noqa: PLR0913  - one row, 
     assert words in sentence
     assert quiet.err.endswith("" if found["proved"] else sentence + "\n")
     assert found["proved"] is (status == 0)
+
+
+def test_a_change_of_nothing_has_no_minus() -> None:
+    """What is rounded to 0 is no change, and no end of an interval is a negative zero."""
+    verdict = verdict_of("PASS", interval=(-0.0004, -0.0002))
+    told = selftest_words.sentence(selftest.Finding(selftest.Check("--aa", 0.0, 0.02), 0, verdict))
+
+    assert "the gate measured +0.0 % (interval +0.0 .. +0.0 %)" in told
 
 
 def test_without_options_both_are_done_with_one_margin(

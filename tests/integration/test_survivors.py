@@ -182,8 +182,9 @@ _IMMORTAL: Final = """\
     SEND, PIDS, PORTS = psutil.Process.send_signal, [], []
 
 
-    def test_cannot_be_ended(vllm_server):
-        server = vllm_server(arm("deaf", ignore_sigterm=True, ignore_sigint=True))
+    # Not by its arguments: the tests that ask for a server would be put together here.
+    def test_cannot_be_ended(request):
+        server = request.getfixturevalue("vllm_server")(arm("deaf", ignore_sigterm=True, ignore_sigint=True))
         PIDS.append(server.pid)
         PORTS.append(int(server.url.rpartition(":")[2]))
         # As a process that hangs in the kernel: no signal reaches it.
@@ -213,7 +214,8 @@ _IMMORTAL: Final = """\
             pass
 
 
-    def test_afterwards(vllm_server): assert vllm_server(arm("two", seed=2)).process_ids()
+    def test_afterwards(request):
+        assert request.getfixturevalue("vllm_server")(arm("two", seed=2)).process_ids()
     """
 
 _GATE_FIRST: Final = """@gate(pair(arm("c", seed=5), arm("d", seed=6)), *SPEEDS)
@@ -228,7 +230,7 @@ def test_nothing_is_booted_beside_a_server_that_cannot_be_ended(gate_folder: Gat
     run = gate_folder.run("--specgate-stop-limit=0.4", engine=gate_folder.recorded_engine())
     refused = [case for name, case in run.cases.items() if name.startswith(("test_first", "test_server", "test_again"))]
     gated = [case for name, case in run.cases.items() if name.startswith("test_gate")]
-    reasons = {str(case.failure).partition("\n")[0] for case in refused}
+    reasons = {str(case.failure).partition("\n")[0].removeprefix("Failed: ") for case in refused}
 
     assert run.exit_code == 1, run.output
     assert [word for word, _ in run.lifetimes].count("began") == 2

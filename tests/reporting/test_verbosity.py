@@ -118,7 +118,7 @@ def test_values_by_round_of_what_cannot_be_judged(window: type[Window], k4_off: 
 
 def test_much_has_boots_and_servers(window: type[Window], k4_off: ArmPair) -> None:
     """Boots in their order with their seconds and what came of them, and the last command of each arm, once."""
-    gated = window.of(k4_off, speeds={}).with_death("k4", 2, measured=1).gated()
+    gated = window.of(k4_off, speeds={}).gated()
     timed = gated.edited("off", 1, edit=lambda boot: boot.model_copy(update={"ended_at": "2026-11-29T12:01:30+00:00"}))
     lines = _lines(timed, Detail.LONG)
     rows = lines[lines.index("boots in their order") + 3 :][:4]
@@ -126,13 +126,21 @@ def test_much_has_boots_and_servers(window: type[Window], k4_off: ArmPair) -> No
     assert [line.split() for line in rows] == [
         ["1", "1", "off", "30.0", "90.0", "measured"],
         ["2", "1", "k4", "30.0", "-", "measured"],
-        ["3", "2", "k4", "30.0", "-", "server-died"],
+        ["3", "2", "k4", "30.0", "-", "measured"],
         ["4", "2", "off", "30.0", "-", "measured"],
     ]
     assert [line for line in lines if line.startswith("server of")] == [
         "server of off: serve folder --port 8001",
         "server of k4: serve folder --port 8000",
     ]
+
+
+def test_seconds_of_boots_are_figures_too(window: type[Window], k4_off: ArmPair) -> None:
+    """Where no pair may be read, no boot stands with its seconds; how its servers were started is no figure."""
+    lines = _lines(window.of(k4_off, speeds={}).with_death("k4", 2, measured=1).gated(), Detail.LONG)
+
+    assert "boots in their order" not in lines
+    assert "server of k4: serve folder --port 8000" in lines
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 120])
