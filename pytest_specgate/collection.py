@@ -22,6 +22,7 @@ class Seen:
         failed: whether anything could not be collected.
         gates: ids of the gates that were generated, without parameters, whatever was left out afterwards.
         gate_ids: the same with their parameters: a function with three of them is three gates.
+        written: the tests in the order in which they were written, before anybody has sorted or deselected any.
     """
 
     modules: set[Path] = dataclasses.field(default_factory=set)
@@ -29,6 +30,7 @@ class Seen:
     failed: bool = False
     gates: set[str] = dataclasses.field(default_factory=set)
     gate_ids: set[str] = dataclasses.field(default_factory=set)
+    written: tuple[pytest.Item, ...] = ()
 
 
 SEEN_KEY: Final = pytest.StashKey[Seen]()

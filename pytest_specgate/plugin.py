@@ -131,6 +131,15 @@ def pytest_make_collect_report(
     return report
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: Sequence[pytest.Item]
+) -> Generator[None, object, object]:
+    """Take note of the order in which the tests were written, before anybody shuffles them."""
+    seen_of(config).written = tuple(items)
+    return (yield)
+
+
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     """Take note that items were left out: this run cannot tell what is there for nothing."""
     for item in items[:1]:
@@ -161,7 +170,7 @@ def _plan(session: pytest.Session) -> None:
     alone = options.resume is not None and not session.testsfailed
     if gated or options.baseline == "prune" or alone:
         gates = session_of(config)
-        gates.plan(session.items, check=not config.getoption("collectonly"))
+        gates.plan(session.items, seen_of(config).written, check=not config.getoption("collectonly"))
         gates.windows.give_up(session.items, distributed.crashed_items(config))
         if options.plan or config.getoption("collectonly"):
             gates.windows.tell_vetoes()

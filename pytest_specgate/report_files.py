@@ -103,7 +103,7 @@ class ReportFiles(_Listener):
         self._session: pytest.Session | None = None
         self._report: SessionReport | None = None
         self._written: dict[str, Path] = {}
-        self._appended = False
+        self._appended: tuple[int, int] | None = None
         self._reported = config.stash[_REPORTED_KEY] = Reported()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -164,13 +164,9 @@ class ReportFiles(_Listener):
         if session is None or report is None or report.exit_status == int(session.exitstatus):
             return
         self._write_again(session)
-        if self._appended and self._summary is not None:
-            from pytest_specgate.adapters.job_summary import append  # noqa: PLC0415  - only a report pays for it
-
-            with contextlib.suppress(OSError):
-                append(
-                    self._summary, f"After this was written, pytest ended with exit status {session.exitstatus:d}.\n"
-                )
+        if self._appended is not None and self._summary is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._append_again(self._summary, *self._appended)
 
     def _files(self) -> list[tuple[str, Path]]:
         """Return the files that were asked for, by name of the option."""
@@ -248,12 +244,24 @@ class ReportFiles(_Listener):
         from pytest_specgate.adapters.job_summary import append, size_of  # noqa: PLC0415  - likewise
         from pytest_specgate.reporting.markdown import SUMMARY_BYTES, markdown  # noqa: PLC0415  - likewise
 
-        room = SUMMARY_BYTES - size_of(path) - 1
+        before = size_of(path)
+        room = SUMMARY_BYTES - before - 1
         if room < _LEAST_ROOM:
             raise ValueError(f"it holds {SUMMARY_BYTES - room - 1} bytes, and may have {SUMMARY_BYTES}")
         with _metrics_of(report):
             append(path, markdown(report, limit=room, key=self._options.report_key))
-        self._appended = True
+        self._appended = before, size_of(path)
+
+    def _append_again(self, path: Path, start: int, end: int) -> None:
+        """Replace what was added to the summary of the job; where others have added to it since, contradict it."""
+        from pytest_specgate.adapters.job_summary import append, size_of  # noqa: PLC0415  - likewise
+
+        assert self._report is not None, "nothing is added before it was put together"
+        if size_of(path) == end:
+            os.truncate(path, start)
+            self._append(path, self._report)
+        else:
+            append(path, f"Later, pytest ended with exit status {self._report.exit_status}.\n")
 
 
 @contextlib.contextmanager

@@ -26,7 +26,10 @@ _CRASH: Final = "???"
 """The phase of a test in which its worker died, as xdist names it."""
 
 _RAISED: Final = re.compile(r"^E {3}(?=\S)(?P<sentence>.+)", re.MULTILINE)
-_PLACE: Final = re.compile(r"^(?P<place>[^\s:][^:\n]*:\d+): ", re.MULTILINE)
+_PLACE: Final = re.compile(r"^(?P<place>[^\s:/<.][^:\n]*:\d+): ", re.MULTILINE)
+"""A line of the project's own: paths elsewhere begin at the root, with dots, or in brackets."""
+
+_SYNTAX: Final = re.compile(r"^E +File \".*\", line (?P<line>\d+)$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -207,18 +210,24 @@ def _sentence(report: pytest.TestReport) -> str:
 
     found: Any = report.longrepr
     crash = getattr(found, "reprcrash", None)
-    text = found[2] if isinstance(found, tuple) else crash.message if crash is not None else report.longreprtext
+    text = found[2] if isinstance(found, tuple) else crash.message if crash is not None else _text_of(report)
     line = next((line.strip() for line in text.splitlines() if line.strip()), "its test did not pass")
     return redacted_text(line.removeprefix("Skipped: "))[:_LONGEST]
+
+
+def _text_of(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Return why something failed, as it is shown, without the line that names a worker of xdist."""
+    return report.longrepr if isinstance(report.longrepr, str) else report.longreprtext
 
 
 def _collection_sentence(report: pytest.CollectReport) -> str:
     """Return why something could not be collected, in one line that begins with its place, without secrets."""
     from pytest_specgate.core.redaction import redacted_text  # noqa: PLC0415  - only what went wrong pays for it
 
-    text = report.longreprtext.strip()
+    text = _text_of(report).strip()
     raised = _RAISED.search(text)
     if raised is None:
         return redacted_text(text.partition("\n")[0] or "it could not be collected")[:_LONGEST]
     places = [found["place"] for found in _PLACE.finditer(text, 0, raised.start())]
+    places += [f"{report.nodeid}:{found['line']}" for found in _SYNTAX.finditer(text, 0, raised.start())]
     return redacted_text(": ".join([*places[-1:], raised["sentence"]]))[:_LONGEST]

@@ -36,7 +36,7 @@ from pytest_specgate.translate import one_sentence, sendable
 from pytest_specgate.window import CalibrationPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_specgate.core.arms import Arm
     from pytest_specgate.core.gate import Gate
@@ -258,14 +258,19 @@ class GateSession:
         gate, threshold = self.windows.gate(item), threshold_of(item)
         return None if gate is None or threshold is None else (gate.id, threshold.id)
 
-    def plan(self, items: list[pytest.Item], *, check: bool) -> None:
-        """Find out which windows the collected items need, and put the items into an order that suits these.
+    def plan(self, items: list[pytest.Item], collected: Sequence[pytest.Item], *, check: bool) -> None:
+        """Find out which windows some items need, and put the items into an order that suits these.
+
+        Args:
+            items: as they are to run.
+            collected: as they were written, before anybody has sorted or deselected any.
+            check: whether they are to run at all.
 
         Raises:
             pytest.UsageError: a gate cannot be judged, or an arm could not be started.
         """
         self.windows.plan(items, check=check)
-        items[:] = self.windows.in_order(items)
+        items[:] = self.windows.in_order(items, collected)
         for item in items:
             if (gate := self.windows.gate(item)) is not None and (key := self._key(item)) is not None:
                 self.ledger.collect(*key, declared=len(gate.thresholds))

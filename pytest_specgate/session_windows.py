@@ -68,17 +68,25 @@ class SessionWindows:
             for number, window in enumerate(wanted, start=1):
                 window.title = f"window {number} of {len(wanted)}" if len(wanted) > 1 else ""
 
-    def in_order(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
-        """Return items in an order in which no server is booted again for a plugin that has shuffled them.
+    def in_order(self, items: Sequence[pytest.Item], collected: Sequence[pytest.Item]) -> list[pytest.Item]:
+        """Return items in an order in which no server is booted again because somebody has shuffled them.
 
-        Those of one window stay together, and those that ask for a server, each at the place of their first one.
-        Nothing is moved where they are together already, whatever other tests stand between them.
+        Those of one window are put together, and those that ask for a server, each at the place of their first one.
+        Nothing is moved in the order in which the tests were written, nor where all are together already: fixtures of
+        modules and classes would be set up twice for nothing.
+
+        Args:
+            items: as they are to run.
+            collected: the same and others, as they were written.
         """
         groups: dict[object, list[pytest.Item]] = {}
         for item in items:
             groups.setdefault(self._group(item), []).append(item)
-        served = [key for item in items if (key := self._group(item)) is not item]
-        if len(list(itertools.groupby(served))) == len(set(served)):
+        served = [item for item in items if self._group(item) is not item]
+        places = {item: place for place, item in enumerate(collected)}
+        written = [places.get(item, -1) for item in served]
+        together = len(list(itertools.groupby(served, self._group))) == len(set(map(self._group, served)))
+        if together or written == sorted(written):
             return [*items]
         return [item for group in groups.values() for item in group]
 

@@ -60,7 +60,8 @@ def _without_verdict(report: SessionReport) -> Iterator[Reason]:
     if report.calibrated:
         arms = ", ".join(dict.fromkeys(arm for one in report.calibrated for arm in one.arms))
         files = ", ".join(dict.fromkeys(one.calibrations for one in report.calibrated))
-        yield Reason(f"calibrated {arms}", f"The noise of {arms} was measured, into {files}; nothing was judged.")
+        known = f"The noise of {arms} was measured, and is in {files}" if arms else "No noise could be told"
+        yield Reason(f"calibrated {arms or 'nothing'}", f"{known}; nothing was judged.")
     if report.missing:
         short = f"{report.missing} not judged" if report.verdicts or report.calibrated else report.counts
         yield Reason(short, f"No verdict for {counted(report.missing, 'threshold')}: what was not measured is no pass.")

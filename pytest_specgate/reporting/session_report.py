@@ -179,7 +179,7 @@ class SessionReport:
     @property
     def only_calibrated(self) -> bool:
         """Whether noise was measured, as was asked for, and nothing went wrong."""
-        return bool(self.calibrated) and len(reasons(self)) == 1
+        return any(one.arms for one in self.calibrated) and len(reasons(self)) == 1
 
     @property
     def missing(self) -> int:

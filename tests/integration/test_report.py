@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
+import pytest
 
 from pytest_specgate import cli
 from pytest_specgate.adapters.storage import write_atomically
@@ -15,8 +16,6 @@ from pytest_specgate.core.schemas import published
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from tests.integration.conftest import GateRun
 
@@ -172,6 +171,20 @@ def test_a_record_that_was_not_read_keeps_the_text_from_being_green(
     assert not (tmp_path / "report.md").exists()
 
 
+@pytest.mark.parametrize("words", [(), ("--json",), ("--markdown",)])
+def test_a_record_that_is_given_twice_is_shown_once(
+    healthy: GateRun, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its file and by its folder it is one record: its outcomes do not count twice, and that is said."""
+    record = record_of(healthy)
+    once = (cli.main(["report", str(record), *words]), capsys.readouterr().out)
+    twice = cli.main(["report", str(record), str(record.parent), *words])
+    shown = capsys.readouterr()
+
+    assert (twice, shown.out) == once
+    assert shown.err == f"specgate: {record.parent} is {record}, given twice: it is shown once\n"
+
+
 def test_no_record_is_replaced_by_a_report(
     healthy: GateRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,12 +198,12 @@ def test_no_record_is_replaced_by_a_report(
     ]
 
     remedy = "put the records first, or write"
+    foreign = "that file is no Markdown report of specgate, and it would be replaced"
 
     assert [cli.main(words) for words in given] == [2, 2, 2]
     assert record.read_bytes() == before
     assert capsys.readouterr().err.splitlines() == [
-        f"specgate: --markdown {record}: that file is no Markdown report of specgate, and it would be replaced: "
-        f"name another one, {remedy} --markdown=FILE",
+        f"specgate: --markdown {record}: {foreign}: name another one, {remedy} --markdown=FILE",
         f"specgate: --html {record.parent}: a file is wanted, and that is a folder: {remedy} --html=FILE",
         f"specgate: --markdown {given[2][-1]}: there is no folder {tmp_path / 'away'}: make it first",
     ]

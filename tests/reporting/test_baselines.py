@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_specgate.core.baseline_update import plan_update
+from pytest_specgate.core.baseline_values import View
 from pytest_specgate.core.baselines import AcceptedWindow, BaselineEntry, BaselineFile, BaselineValues, file_name
 from pytest_specgate.core.judge import judge
 from pytest_specgate.core.profile import sha256_of
@@ -20,6 +21,7 @@ from pytest_specgate.reporting.baselines import (
     baseline_lines,
     changes_text,
     closed_text,
+    level_text,
     one_line,
     update_lines,
     written_text,
@@ -184,6 +186,11 @@ def test_two_engines_are_named_in_their_order() -> None:
 
     assert "vllm 0.32.0 -> vllm 0.33.0" in shown(file_of(150.0, engine=engine))
     assert " first - 0123456789 " in shown(file_of(150.0, engine={"reference": {}, "candidate": {}}))
+
+
+def test_a_share_that_is_equal_has_no_minus() -> None:
+    """What is rounded to no points is no loss."""
+    assert level_text(View("acceptance_rate", "relative", True), -0.0001) == "+0.0 points"  # noqa: FBT003
 
 
 def test_a_figure_of_0_has_no_ratio_and_breaks_nothing() -> None:

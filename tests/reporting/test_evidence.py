@@ -90,6 +90,16 @@ def test_an_interval_names_claim_noise_and_who_shares_it(window: type[Window], k
     ) in lines
 
 
+def test_a_share_that_is_equal_has_no_minus(k7_k4: ArmPair) -> None:
+    """What is rounded to no points is no loss."""
+    verdict = _verdict(
+        metric="acceptance_rate", points=True, reference=0.5, candidate=0.5, ratios=(-0.0001,), kind="not_worse"
+    )
+    gate = Gate("test_gate.py::test_0", k7_k4, (Threshold("acceptance_rate", 1, "not_worse", 0.05, points=True),))
+
+    assert next(evidence_lines(verdict, gate)).endswith("by round: +0.0 points)")
+
+
 def test_points_are_told_as_points(window: type[Window], k7_k4: ArmPair) -> None:
     """Shares have plain means, and their changes are points, not per cent of a share."""
     pair = ArmPair(

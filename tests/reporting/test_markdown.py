@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.thresholds import CurveThreshold, LimitThreshold, NoiseFloor, OutputsThreshold, Threshold
+from pytest_specgate.core.verdict import Outcome, UnexpectedOutcomeError
 from pytest_specgate.reporting.markdown import COMMENT_BYTES, headline, markdown
-from pytest_specgate.reporting.session_report import Broken, SessionReport, Unjudged, Unmeasured
+from pytest_specgate.reporting.session_report import Broken, ReportedCalibration, SessionReport, Unjudged, Unmeasured
 from tests.reporting.reports import PATH, reported, run_of
 
 if TYPE_CHECKING:
@@ -172,6 +174,15 @@ def _runs(two: Window) -> dict[str, tuple[SessionReport, str]]:
             run_of(whole, broken=(broken,)),
             f"1 test failed otherwise, {good}",
         ),
+        "an error while collecting": (
+            run_of(whole, broken=(Broken("t.py", "t.py:1: boom", "collection"),)),
+            f"1 error while collecting, {good}",
+        ),
+        "a run that was stopped": (
+            run_of(whole, broken=(Broken("pytest", "no such file", "run"), broken)),
+            f"pytest was stopped, 1 test failed otherwise, {good}",
+        ),
+        "tests besides": (run_of(whole, besides=2, exit_status=1), f"2 tests besides failed, {good}"),
         "too few gates": (run_of(whole, shortage="2 are wanted"), f"too few gates judged, {good}"),
         "a red run": (run_of(whole, exit_status=1), f"{ended} 1, {good}"),
     }
@@ -179,7 +190,8 @@ def _runs(two: Window) -> dict[str, tuple[SessionReport, str]]:
 
 @pytest.mark.parametrize("why", [
     "nothing collected", "nothing judged", "undecided", "one not judged", "a window not measured", "a record not read",
-    "cut off", "another failure", "too few gates", "a red run",
+    "cut off", "another failure", "an error while collecting", "a run that was stopped",
+    "tests besides", "too few gates", "a red run",
 ])  # fmt: skip
 def test_a_run_that_is_not_green_says_why(two: Window, why: str) -> None:
     """Without any FAIL that counts, the headline begins with what kept it from passing."""
@@ -188,6 +200,68 @@ def test_a_run_that_is_not_green_says_why(two: Window, why: str) -> None:
     assert not report.passed
     assert headline(report) == f"specgate: {expected}"
     assert markdown(report).splitlines()[3].startswith("**Not passed**: ")
+
+
+def test_a_pass_that_was_not_expected_is_told(window: type[Window], k4_off: ArmPair) -> None:
+    """It kept the run from passing, so it stands in the headline, and its row says what was expected."""
+    judged = reported(window.of(k4_off, speeds={}).gated())
+    with pytest.raises(UnexpectedOutcomeError):
+        judged.verdicts[0].verdict.expect(Outcome.FAIL)
+    report = run_of(judged, exit_status=1)
+
+    assert (report.passed, headline(report)) == (False, "specgate: 1 PASS (not expected)")
+    assert rows(markdown(report))[0][1] == "**PASS**, expected FAIL"
+
+
+def test_each_failure_says_what_failed() -> None:
+    """The run, a file, a set-up, a teardown and the body of a test are told apart."""
+    kinds = ("run", "collection", "setup", "teardown", "test")
+    text = markdown(run_of(broken=tuple(Broken("x", "boom", kind) for kind in kinds), besides=1))
+
+    assert [line for line in text.splitlines() if line.startswith("* ")] == [
+        "* <code>x</code> was stopped: boom",
+        "* <code>x</code> was not collected: boom",
+        "* <code>x</code> failed in its set-up: boom",
+        "* <code>x</code> failed in its teardown: boom",
+        "* <code>x</code> failed, and not by its verdict: boom",
+        "* 1 test that no gate has to do with failed besides",
+    ]
+
+
+def test_a_claim_about_a_baseline_is_a_sentence(two: Window) -> None:
+    """Its row says against what, and nothing hangs at its end."""
+    judged = reported(two)
+    verdict = judged.verdicts[0].verdict.model_copy(update={"kind": NOT_WORSE_THAN_BASELINE})
+    closed = dataclasses.replace(judged.verdicts[0], verdict=verdict)
+
+    assert rows(markdown(run_of(closed=(closed,))))[0][0] == "output throughput not worse against its baseline"
+
+
+def test_a_calibration_says_what_it_calibrated() -> None:
+    """It is neither green nor red: noise was measured, and nothing was judged."""
+    done = ReportedCalibration(("off", "k4"), PATH, "baselines/here/noise.json")
+    report = SessionReport((), thresholds=2, exit_status=0, calibrated=(done,))
+    text = markdown(report)
+
+    assert not report.passed
+    assert text.splitlines()[1:6] == [
+        "### specgate: calibrated off, k4", "", "Calibrated: nothing was judged.", "",
+        f"* calibrated: noise of off, k4, in <code>baselines/here/noise.json</code>; record: <code>{PATH}</code>",
+    ]  # fmt: skip
+    assert "Nothing was measured." not in text
+
+
+def test_a_calibration_that_went_wrong_is_not_passed(two: Window) -> None:
+    """A problem of an arm is told, and so is the threshold whose test failed for it."""
+    done = ReportedCalibration((), PATH, "baselines/here/noise.json", ("k4: one boot",))
+    report = SessionReport((), thresholds=2, exit_status=1, calibrated=(done,), unjudged=(unjudged(two),))
+    text = markdown(report)
+
+    assert text.splitlines()[1:4] == [
+        "### specgate: calibrated nothing, 1 not judged", "", "**Not passed**: 0 of 2 thresholds judged.",
+    ]  # fmt: skip
+    assert "* calibrated: no noise; record: " in text
+    assert "* k4: one boot\n" in text
 
 
 def test_what_was_not_judged_is_in_the_table(two: Window) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE
 from pytest_specgate.core.records import StartUpRecord
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.verdict import Outcome, UnexpectedOutcomeError
@@ -347,6 +348,24 @@ def test_outcomes_are_counted(window: type[Window], k4_off: ArmPair) -> None:
 
     assert outcome_line(verdicts, collected=3) == "2 of 3 thresholds judged: 1 PASS, 1 FAIL (1 of them expected)"
     assert outcome_line(verdicts[1:], collected=1) == "1 of 1 threshold judged: 1 PASS"
+
+
+def test_counts_add_up_where_baselines_are_missing(window: type[Window], k4_off: ArmPair) -> None:
+    """What rests on nothing is no part of what was judged, and stands behind it with its word."""
+    passed = window.of(k4_off, speeds={}).gated().verdict()
+    missing, off = (
+        passed.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "reason": reason})
+        for reason in (NO_BASELINE, BASELINES_OFF)
+    )
+    excused = missing.model_copy()
+    excused.expect(Outcome.INCONCLUSIVE)
+
+    assert outcome_line([passed, missing, missing], collected=4) == (
+        "1 of 4 thresholds judged: 1 PASS; 2 without a baseline (INCONCLUSIVE)"
+    )
+    assert outcome_line([excused, off], collected=2) == (
+        "0 of 2 thresholds judged; 1 without a baseline (INCONCLUSIVE, 1 expected); 1 with baselines off (INCONCLUSIVE)"
+    )
 
 
 def test_a_session_that_judged_nothing_says_so() -> None:

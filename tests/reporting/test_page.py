@@ -19,7 +19,7 @@ from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.verdict import Outcome
 from pytest_specgate.core.verdict_parts import invalid
 from pytest_specgate.reporting.page import headline, html_page, visible
-from pytest_specgate.reporting.session_report import ReportedVerdict, SessionReport
+from pytest_specgate.reporting.session_report import ReportedCalibration, ReportedVerdict, SessionReport
 from tests.reporting.page_reading import PICTURE, Tag, pictures, read
 from tests.reporting.page_runs import HOSTILE, RUNS, passing, smallest
 
@@ -167,6 +167,17 @@ def test_a_run_whose_verdicts_are_good_may_not_have_passed(changes: dict[str, An
     found = headline(dataclasses.replace(passing(), **changes))
 
     assert (found.word, found.tone, found.sentences) == (word, "invalid", (sentence,))
+
+
+def test_a_calibration_is_no_failure() -> None:
+    """Its word says what was done, and nothing of it is green."""
+    done = ReportedCalibration(("off",), "record.json", "baselines/here/noise.json")
+    found = headline(SessionReport((), thresholds=2, exit_status=0, calibrated=(done,)))
+
+    assert (found.word, found.tone) == ("CALIBRATED", "expected")
+    assert found.sentences == (
+        "The noise of off was measured, and is in baselines/here/noise.json; nothing was judged.",
+    )
 
 
 def test_a_window_that_was_cut_off_is_no_pass() -> None:

@@ -59,7 +59,11 @@ def test_all_arms_and_levels_of_a_valid_window_are_there() -> None:
     """Lines have the arms in the order in which they were declared, and cells by rising load."""
     found = figures(three_arms(2))
 
-    assert [(line.name, line.style) for line in found.lines("ttft_p50", found.arms)] == [("off", 0), ("k4", 1), ("k7", 2)]
+    assert [(line.name, line.style) for line in found.lines("ttft_p50", found.arms)] == [
+        ("off", 0),
+        ("k4", 1),
+        ("k7", 2),
+    ]
     assert [[cell.x for cell in line.cells] for line in found.lines("ttft_p50", found.arms)] == [[1, 8, 32]] * 3
     assert list(found.left_out()) == []
 

@@ -140,9 +140,14 @@ def test_levels_stand_below_each_other() -> None:
     assert having(found, "margin") == []
 
 
-@given(st.lists(st.floats(-0.9, 5), min_size=1, max_size=8), st.floats(0, 2), st.floats(-0.9, 0.9), st.booleans())
-@example([5e-324], 0.0, 0.0, False).via("the smallest number there is")
-@example([5e-324], 1.0, 0.0, False).via("the same with a wide interval")
+@given(
+    rounds=st.lists(st.floats(-0.9, 5), min_size=1, max_size=8),
+    half=st.floats(0, 2),
+    margin=st.floats(-0.9, 0.9),
+    higher=st.booleans(),
+)
+@example(rounds=[5e-324], half=0.0, margin=0.0, higher=False).via("the smallest number there is")
+@example(rounds=[5e-324], half=1.0, margin=0.0, higher=False).via("the same with a wide interval")
 def test_all_marks_lie_within_the_picture(rounds: list[float], half: float, margin: float, higher: bool) -> None:
     """Whatever was found, nothing is drawn outside of the picture."""
     mean = sum(rounds) / len(rounds)

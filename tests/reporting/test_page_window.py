@@ -105,12 +105,12 @@ def test_boots_of_a_clock_that_was_set_back_are_not_drawn_over_time(field: str) 
 
 def test_a_profile_that_was_not_compared_is_no_mismatch() -> None:
     """Where a server died before anything could be compared, no line says that nothing of nothing agreed."""
-    found = reported(three_arms(1).with_death("off", 1))
+    found = reported(Window.of(pair(rounds=1), speeds={}, rounds=1).with_death("off", 1))
     identity = read(html_page(session(found))).having("identity")
 
     assert {one.text.split(" ", 1)[0] for one in identity} == {"\N{EN DASH}"}
     assert {"broken" in one.attributes["class"].split() for one in identity} == {False}
-    assert identity[0].text == "\N{EN DASH} k4 against off: request profile: not compared; no figures (server-died)"
+    assert identity[0].text == "\N{EN DASH} k4 against off : request profile: not compared; no figures (server-died)"
 
 
 def test_a_boot_that_did_not_tell_its_end_is_as_long_as_what_is_known() -> None:

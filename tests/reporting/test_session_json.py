@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
 
+from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
+from pytest_specgate.core.baselines import NO_BASELINE
 from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.schemas import published
 from pytest_specgate.core.thresholds import CurveThreshold, LimitThreshold, NoiseFloor, OutputsThreshold
-from pytest_specgate.core.verdict import BaselineVerdict
+from pytest_specgate.core.verdict import BaselineVerdict, Outcome
+from pytest_specgate.reporting.markdown import markdown
 from pytest_specgate.reporting.session_json import session_json, session_json_text
-from pytest_specgate.reporting.session_report import Broken, SessionReport, Unjudged, Unmeasured
+from pytest_specgate.reporting.session_report import Broken, ReportedCalibration, SessionReport, Unjudged, Unmeasured
 from tests.reporting.reports import PATH, reported, run_of
 
 if TYPE_CHECKING:
@@ -170,11 +174,44 @@ def test_a_claim_about_a_baseline_names_its_file(two: Window) -> None:
         anchor_at="2026-11-01", latest_at="2026-11-02", path="baselines/here/gate.json",
     )  # fmt: skip
     first, *others = judged.verdicts
-    first = dataclasses.replace(first, verdict=first.verdict.model_copy(update={"baseline": about}))
+    changed = {"baseline": about, "kind": NOT_WORSE_THAN_BASELINE}
+    first = dataclasses.replace(first, verdict=first.verdict.model_copy(update=changed))
     found = told(run_of(dataclasses.replace(judged, verdicts=(first, *others))))["gates"][0]["thresholds"][0]
 
     assert found["baseline"] == "baselines/here/gate.json"
     assert (found["figures"]["change_since_latest"], found["figures"]["change_since_first"]) == (-0.5, -0.25)
+    # What the arms did today is another quantity than the change since, and has another name.
+    assert found["figures"]["arm_change_by_round"] == pytest.approx([-0.5, -0.5])
+    assert "change_by_round" not in found["figures"]
+
+
+def test_counts_add_up(two: Window) -> None:
+    """Judged, without a baseline and without a verdict make up what was collected; outcomes make up the first two."""
+    judged = reported(two)
+    missing = {"outcome": Outcome.INCONCLUSIVE, "reason": NO_BASELINE}
+    closed = dataclasses.replace(judged.verdicts[0], verdict=judged.verdicts[0].verdict.model_copy(update=missing))
+    found = told(run_of(judged, closed=(closed,), thresholds=5))["counts"]
+
+    assert (found["judged"], found["without_baseline"], found["without_verdict"], found["collected"]) == (2, 1, 2, 5)
+    assert sum(found["outcomes"].values()) == found["judged"] + found["without_baseline"]
+
+
+def test_a_calibration_is_told(two: Window) -> None:
+    """Arms, record and file; bytes that are no letters are written out."""
+    one = ReportedCalibration(("off",), "r\udce9/record.json", "b/noise.json", ("k4: too few boots",))
+
+    assert told(SessionReport((), thresholds=2, exit_status=0, calibrated=(one,)))["calibrated"] == [{
+        "arms": ["off"], "record": "r\\udce9/record.json", "calibrations": "b/noise.json",
+        "problems": ["k4: too few boots"],
+    }]  # fmt: skip
+
+
+def test_names_of_folders_may_be_no_letters(two: Window) -> None:
+    """A folder of results whose name is no UTF-8 is written out, in JSON as in Markdown."""
+    window = dataclasses.replace(reported(two), path="results-\udce9/record.json")
+
+    assert told(run_of(window))["windows"][0]["record"] == "results-\\udce9/record.json"
+    assert "\\udce9" in html.unescape(markdown(run_of(window)).encode("utf-8").decode("utf-8"))
 
 
 def test_nothing_collected_is_no_pass() -> None:

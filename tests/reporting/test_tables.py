@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.speculation import SpeculationDelta, pool
 from pytest_specgate.core.thresholds import NoiseFloor, Threshold
 from pytest_specgate.core.verdict import change_words
@@ -153,6 +154,9 @@ def test_limits_are_shown_as_raw_changes(window: type[Window], k4_off: ArmPair) 
     assert claim_text(one.gated("output_throughput", margin=0.008).verdict()) == "not worse than -0.8 %"
     assert claim_text(one.gated("decode_rate_p50", kind="better", margin=0.5).verdict()) == "better than +50 %"
     assert claim_text(one.gated("ttft_p50", kind="better", margin=0.1).verdict()) == "better than -10 %"
+    against = one.gated("ttft_p50", margin=0.05).verdict().model_copy(update={"kind": NOT_WORSE_THAN_BASELINE})
+    assert claim_text(against) == "not worse than +5 % against its baseline"
+    assert claim_text(against.model_copy(update={"limit": None})) == "not worse against its baseline"
 
 
 def test_an_expected_outcome_is_marked(window: type[Window], k4_off: ArmPair) -> None:
