@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_specgate.adapters.baseline_files import BaselineFolder, sha256_of_file
 from pytest_specgate.core.baseline_closed import unclaimed
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
+    from pytest_specgate.core.arms import Arm
     from pytest_specgate.core.baseline_update import Update
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.measured import MeasuredWindow
     from pytest_specgate.core.thresholds import BaselineThreshold
     from pytest_specgate.options import GateOptions
+
+    SettingsOf: TypeAlias = Callable[[Sequence[Arm]], Mapping[str, JsonValue]]
 
 _OFF = "baselines are left alone (--specgate-baseline=off)"
 
@@ -33,10 +36,10 @@ class SessionBaselines:
     Args:
         options: of the session.
         host_class: of this machine.
-        settings: what every server is given.
+        settings: returns what the servers of some arms are given.
     """
 
-    def __init__(self, options: GateOptions, *, host_class: str, settings: Mapping[str, JsonValue]) -> None:
+    def __init__(self, options: GateOptions, *, host_class: str, settings: SettingsOf) -> None:
         self._options = options
         self._folder = BaselineFolder(options.baselines)
         self._host_class = host_class
@@ -73,7 +76,7 @@ class SessionBaselines:
                 path=short(self._folder.path(gate.id, host_class=self._host_class)),
                 host_class=self._host_class,
                 elsewhere=self._folder.elsewhere(gate.id, host_class=self._host_class),
-                settings=self._settings,
+                settings=self._settings(gate.pair.arms),
             )
 
     def update(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core.confounds import CHANGED_COMMAND, STARTED_AS
-from pytest_specgate.core.differences import StartUp
+from pytest_specgate.core.confounds import CHANGED_COMMAND
+from pytest_specgate.core.differences import STARTED_AS, StartUp
 from pytest_specgate.core.errors import LoadError, ScrapeError, ServerDiedError, ServerError, ServerStartError
 from pytest_specgate.core.identity import observed_fields, sent_hash
 from pytest_specgate.core.levels import level_label

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_specgate.translate import sendable, uncaptured
+from pytest_specgate.names import OUTCOME_PROPERTY, REASON_PROPERTY
+from pytest_specgate.translate import property_of, sendable, uncaptured
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _OUTPUT: Final = "specgate"
 _CRASHED: Final = "specgate_crashed"
+_JUDGED: Final = "specgate_judged"
+
+_PROCESSES: Final = os.getpid(), os.getppid()
+"""This process and the one that started it, as this module was loaded."""
 
 
 TOLD_KEY: Final = pytest.StashKey[dict[str, Any]]()
 """What a worker has told at its end."""
 
 _CRASHED_KEY: Final = pytest.StashKey[list[str]]()
+_JUDGED_KEY: Final = pytest.StashKey[dict[str, tuple[str, str]]]()
+
+
+class ControllerGoneError(KeyboardInterrupt):
+    """The process that started this worker of xdist has died: nobody waits for what is measured."""
 
 
 def is_worker(config: pytest.Config) -> bool:
@@ -49,8 +62,48 @@ def note_crash(config: pytest.Config, node_id: str) -> None:
 
 
 def tell_crashes(config: pytest.Config, workerinput: dict[str, Any]) -> None:
-    """Tell a worker that is about to start in which tests others have died."""
+    """Tell a worker that is about to start in which tests others have died, and what these had judged."""
     workerinput[_CRASHED] = list(config.stash.get(_CRASHED_KEY, ()))
+    workerinput[_JUDGED] = _heard(config)
+
+
+def note_verdict(report: Any) -> None:
+    """Take note, in the process that starts workers, of what one has judged: it may die before it tells more."""
+    outcome, reason = (property_of(report.user_properties, name) for name in (OUTCOME_PROPERTY, REASON_PROPERTY))
+    if outcome is not None and not report.skipped:
+        _heard(report.node.config)[report.nodeid] = str(outcome), str(reason or "")
+
+
+def judged_before(config: pytest.Config) -> Mapping[str, tuple[str, str]]:
+    """Return outcome and reason by node id of what was judged by workers that died.
+
+    The worker that takes their place knows it; where none does, the process that started them.
+    """
+    if is_worker(config):
+        found: Mapping[str, tuple[str, str]] = getattr(config, "workerinput", {}).get(_JUDGED, {})
+        return found
+    return _heard(config) if is_lost(config) else {}
+
+
+def is_lost(config: pytest.Config) -> bool:
+    """Whether workers died, and none took their place that could tell of gates."""
+    return _CRASHED_KEY in config.stash and TOLD_KEY not in config.stash
+
+
+def _heard(config: pytest.Config) -> dict[str, tuple[str, str]]:
+    return config.stash.setdefault(_JUDGED_KEY, {})
+
+
+def stop_if_alone(config: pytest.Config) -> None:
+    """Stop this process if it is a worker whose controller was killed.
+
+    Raises:
+        ControllerGoneError: it was.
+    """
+    pid, parent = _PROCESSES
+    # In a process that was forked since, another parent is no sign of anything.
+    if is_worker(config) and os.getpid() == pid and os.getppid() != parent:
+        raise ControllerGoneError("the process that started this xdist worker has died")
 
 
 def refuse(config: pytest.Config, sentence: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_specgate.distributed import WorkerTeller, company, is_worker
+from pytest_specgate.distributed import WorkerTeller, company, is_worker, stop_if_alone
 from pytest_specgate.options import OPTIONS_KEY
 from pytest_specgate.project_hooks import hooks_of
 from pytest_specgate.translate import Teller, one_sentence
@@ -33,7 +34,14 @@ def session_of(config: pytest.Config) -> GateSession:
         options = config.stash[OPTIONS_KEY]
         say = WorkerTeller(config) if is_worker(config) else Teller(config)
         watch = say.watching if isinstance(say, Teller) else None
-        wiring = LocalWiring(options, root=config.rootpath, say=say, watch=watch, hooks=hooks_of(config))
+        wiring = LocalWiring(
+            options,
+            root=config.rootpath,
+            say=say,
+            watch=watch,
+            hooks=hooks_of(config),
+            before_server=functools.partial(stop_if_alone, config),
+        )
         config.stash[SESSION_KEY] = GateSession(options, wiring, company=company(config), say=say)
     return config.stash[SESSION_KEY]
 

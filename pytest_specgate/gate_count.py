@@ -54,11 +54,18 @@ class GateCount:
         others = ", ".join(f"{self.states[state]} {state}" for state in _STATES if self.states.get(state, 0))
         return f"{self.judged} of {counted(self.collected)} judged{f': {others}' if others else ''}"
 
-    def shortage(self, required: int) -> str:
-        """Say that fewer gates were judged than are required, and how many there were; empty where enough were."""
+    def shortage(self, required: int, *, lost: bool = False) -> str:
+        """Say that fewer gates were judged than are required, and how many there were; empty where enough were.
+
+        Args:
+            required: the number of gates.
+            lost: whether who counted them has died.
+        """
         if self.judged >= required:
             return ""
-        if not self.seen:
+        if lost:
+            where = "the xdist worker that counted gates died"
+        elif not self.seen:
             where = "no gate was seen"
         elif not self.collected:
             where = f"{counted(self.seen)} seen, none selected"

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pytest_specgate.core.verdict import Verdict
 
 
-@pytest.hookspec(historic=True)
 def pytest_specgate_metrics(config: pytest.Config) -> Sequence[AddedMetric]:  # type: ignore[empty-body]
     """Add metrics to the table, for gates to name like any other.
 
@@ -72,8 +71,8 @@ def pytest_specgate_engine_command(config: pytest.Config, arm: Arm, command: tup
 
     It is asked once for each arm of a session, before anything is started, and what it returns is used at every start
     of that arm. Both arms of a pair are asked alike. What was really started stands in the record, in reports and in
-    messages, without secrets. A change of one arm only, or of two arms to two commands, is shown as a difference of
-    their servers (``started_as``) with every verdict of their pair. Calibrations and baselines do not cross a change.
+    messages, without secrets. A change of one arm only, or of two arms in two ways, makes their pair INVALID, unless it
+    allows this (``allow_engine_differences={"started_as": "..."}``). Calibrations and baselines do not cross a change.
 
     The command is the whole of it: program, arguments, address. ``{port}`` stands for the port, which is chosen anew at
     each start, and must be in what is returned. The environment is no part of the command: it is that of this process
@@ -100,7 +99,7 @@ def pytest_specgate_veto_host(config: pytest.Config, facts: Mapping[str, JsonVal
 
     It is asked once, when the first window of the session is to be measured or calibrated. Where any answer is a
     reason, nothing is measured: every test of a gate and every ``@measured`` test fails with all the reasons, and none
-    is skipped. With ``--specgate-plan`` and ``--collect-only`` the reasons are told, and nothing fails. A hook that
+    is skipped; `vllm_server` starts nothing. With ``--specgate-plan`` and ``--collect-only`` the reasons are told, and nothing fails. A hook that
     raises refuses as well: nobody knows then what it would have said.
 
     Args:

@@ -40,7 +40,7 @@ from pytest_specgate.option_values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_specgate.core.arms import ArmPair
 
@@ -266,9 +266,22 @@ def _given(config: pytest.Config, option: Option, environment: Mapping[str, str]
 
 
 def _typed_now(config: pytest.Config, flag: str) -> bool:
-    """Whether a flag stands on the command line itself, and not in ``addopts`` or ``PYTEST_ADDOPTS``."""
-    words = config.invocation_params.args
+    """Whether a flag stands on the command line or in a file named there, and not in ``addopts``."""
+    words = _in_files(config.invocation_params.args, folder=config.invocation_params.dir)
     return hasattr(config, "workerinput") or any(word == flag or word.startswith(f"{flag}=") for word in words)
+
+
+def _in_files(words: Iterable[object], *, folder: Path) -> Iterator[str]:
+    """Yield the words of a command line, and in place of ``@file`` those of that file, as argparse does."""
+    for word in map(str, words):
+        if not word.startswith("@"):
+            yield word
+            continue
+        try:
+            lines = (folder / word[1:]).read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError):
+            lines = []
+        yield from _in_files(lines, folder=folder)
 
 
 def _folder(config: pytest.Config, text: str | None) -> Path:

@@ -30,7 +30,7 @@ from pytest_specgate.names import (
 )
 from pytest_specgate.options import OPTIONS_KEY, add_options, read_options, remove_earlier_reports
 from pytest_specgate.project_hooks import take_metrics
-from pytest_specgate.translate import Teller, shorten_crash, show_summary, status_word, view_of
+from pytest_specgate.translate import Teller, property_of, shorten_crash, show_summary, status_word, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -163,7 +163,7 @@ def _plan(session: pytest.Session) -> None:
     company = distributed.company(config)
     if company and (gated or any(SERVER_FIXTURE in getattr(item, "fixturenames", ()) for item in session.items)):
         raise pytest.UsageError(company)
-    if options.calibrate is not None and not gated:
+    if options.calibrate is not None and not gated and not session.testsfailed:
         raise pytest.UsageError(
             "--specgate-calibrate found no gate and no @measured test: there is nothing to calibrate"
         )
@@ -172,8 +172,10 @@ def _plan(session: pytest.Session) -> None:
         gates = session_of(config)
         gates.plan(session.items, seen_of(config).written, check=not config.getoption("collectonly"))
         gates.windows.give_up(session.items, distributed.crashed_items(config))
+        gates.note_judged(session.items, distributed.judged_before(config))
         if options.plan or config.getoption("collectonly"):
-            gates.windows.tell_vetoes()
+            teller = Teller(config)
+            gates.windows.tell_vetoes(teller.answer if options.plan else teller)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -228,19 +230,28 @@ def pytest_runtest_makereport(
     return report
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
     """Let no exit status of 0 stand beside a verdict that was not accepted, or beside too few gates."""
-    if _has_end(session.config):
-        from pytest_specgate.session_end import finish  # noqa: PLC0415  - only gates pay for it
+    if not _has_end(session.config):
+        return (yield)
+    from pytest_specgate.session_end import enforce, finish  # noqa: PLC0415  - only gates pay for it
 
-        finish(session)
+    finish(session)
+    try:
+        return (yield)
+    finally:
+        # Other plugins may have made their own status of it meanwhile.
+        enforce(session)
 
 
 def _has_end(config: pytest.Config) -> bool:
     """Whether there is anything to tell at the end: of gates, or that there were none."""
     return bool(
-        SESSION_KEY in config.stash or distributed.TOLD_KEY in config.stash or config.stash[OPTIONS_KEY].require_gates
+        SESSION_KEY in config.stash
+        or distributed.TOLD_KEY in config.stash
+        or distributed.judged_before(config)
+        or config.stash[OPTIONS_KEY].require_gates
     )
 
 
@@ -254,6 +265,12 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
     """Take note of a test in which a worker of xdist died."""
     distributed.note_crash(sched.config, crashitem)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Take note of a verdict of a worker of xdist, in the process that started it."""
+    if report.when == "call" and hasattr(report, "node"):
+        distributed.note_verdict(report)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -275,14 +292,16 @@ def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport,
 ) -> tuple[str, str, str | tuple[str, Mapping[str, bool]]] | None:
     """Print the word of a verdict instead of FAILED, and say when a pass was an expected other outcome."""
-    properties = dict(report.user_properties) if isinstance(report, pytest.TestReport) else {}
-    outcome = properties.get(OUTCOME_PROPERTY, "PASS")
-    if outcome == "PASS" or report.when != "call":
+    if not isinstance(report, pytest.TestReport) or report.when != "call":
+        return None
+    outcome = property_of(report.user_properties, OUTCOME_PROPERTY)
+    if outcome is None or outcome == "PASS":
         return None
     if report.failed:
         of_verdict = str(outcome) in str(report.longrepr).partition("\n")[0]
         return ("failed", "F", status_word(str(outcome))) if of_verdict else None
-    return ("passed", ".", f"{outcome} (expected)") if report.passed and EXPECTED_PROPERTY in properties else None
+    expected = report.passed and property_of(report.user_properties, EXPECTED_PROPERTY) is not None
+    return ("passed", ".", f"{outcome} (expected)") if expected else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -6,6 +6,8 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import sys
+import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -33,12 +35,14 @@ class ProjectHooks:
     Attributes:
         added: metrics that it adds to the table.
         change: changes the command that starts the server of an arm; `None` leaves it as it is.
+        changes: whether anybody is asked for `change`.
         vetoes: returns why nothing is to be measured on a machine, by its facts, which are only read if anybody asks.
     """
 
     added: MetricFunctions
     change: Callable[[Arm, Sequence[str]], ChangedCommand | None]
     vetoes: Callable[[Callable[[], Mapping[str, JsonValue]]], tuple[str, ...]]
+    changes: bool = False
 
 
 def hooks_of(config: pytest.Config) -> ProjectHooks:
@@ -54,7 +58,8 @@ def hooks_of(config: pytest.Config) -> ProjectHooks:
         return known[key]
 
     added = MetricFunctions(tuple((config.stash.get(ADDED_KEY, None) or {}).values()))
-    return ProjectHooks(added, change, functools.partial(_vetoes, config))
+    changes = bool(config.hook.pytest_specgate_engine_command.get_hookimpls())
+    return ProjectHooks(added, change, functools.partial(_vetoes, config), changes)
 
 
 def no_hooks() -> ProjectHooks:
@@ -72,12 +77,34 @@ def take_metrics(config: pytest.Config) -> None:
     """
     stack = contextlib.ExitStack()
     config.add_cleanup(stack.close)
-    take = functools.partial(_take, config, stack)
-    with _one_sentence(config, "pytest_specgate_metrics"):
-        config.hook.pytest_specgate_metrics.call_historic(result_callback=take, kwargs={"config": config})
+    if (metrics := sys.modules.get("pytest_specgate.core.metrics")) is not None:
+        # In the process of another run, whose metrics are none of this one's.
+        stack.enter_context(metrics.with_added(()))
+    # Historic: it hears of the plugins that are there first, then of each that comes.
+    config.pluginmanager.register(_Metrics(config, stack), "specgate-metrics")
 
 
-def _take(config: pytest.Config, stack: contextlib.ExitStack, given: object) -> None:
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Metrics:
+    """A plugin that asks each plugin for its metrics when it is registered: a conftest.py below comes late."""
+
+    config: pytest.Config
+    stack: contextlib.ExitStack
+
+    @pytest.hookimpl
+    def pytest_plugin_registered(self, plugin: object, manager: pytest.PytestPluginManager) -> None:
+        """Know what a plugin adds."""
+        found = self.config.hook.pytest_specgate_metrics.get_hookimpls()
+        by = f"pytest_specgate_metrics of {_name(self.config, manager.get_name(plugin) or '')}"
+        for own in (one for one in found if one.plugin is plugin and not (one.wrapper or one.hookwrapper)):
+            with _one_sentence(by, self.config):
+                # As pytest calls it: with the arguments that it names, of which there is one.
+                given = own.function(*(self.config for _ in own.argnames))
+                if given is not None:
+                    _know(self.config, self.stack, given)
+
+
+def _know(config: pytest.Config, stack: contextlib.ExitStack, given: object) -> None:
     from pytest_specgate.core.added_metrics import together  # noqa: PLC0415  - only who adds one pays for it
     from pytest_specgate.core.errors import UsageError  # noqa: PLC0415  - likewise
     from pytest_specgate.core.metrics import with_added  # noqa: PLC0415  - likewise
@@ -90,16 +117,47 @@ def _take(config: pytest.Config, stack: contextlib.ExitStack, given: object) -> 
 
 
 @contextlib.contextmanager
-def _one_sentence(config: pytest.Config, hook: str) -> Iterator[None]:
-    """Stop the session with the sentence of a mistake in what a hook says, and name whose hooks there are."""
+def _one_sentence(by: str, config: pytest.Config) -> Iterator[None]:
+    """Stop the session with the sentence of a mistake in what a hook says, and name whose it is."""
     try:
-        yield
-    except Exception as error:
+        with _answered():
+            yield
+    except _FailedError as failed:
         from pytest_specgate.core.errors import SpecgateError  # noqa: PLC0415  - only mistakes pay for it
 
-        if not isinstance(error, SpecgateError):
-            raise
-        raise pytest.UsageError(f"{_by(config, hook)}: {error}") from None
+        error = failed.error
+        text = f": {error}" if isinstance(error, SpecgateError) else f" failed{_place(config, error)}: {_said(error)}"
+        raise _MistakeError(f"{by}{text}") from None
+
+
+class _MistakeError(pytest.UsageError, pytest.Collector.CollectError):
+    """A mistake in what a hook says, in a whole sentence: also where pytest is collecting already."""
+
+
+class _FailedError(Exception):
+    """What a hook has raised, whatever it is: pytest.skip() in there must not skip a gate, or end in a traceback."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextlib.contextmanager
+def _answered() -> Iterator[None]:
+    """Turn whatever a hook raises into one error, but for what ends the run."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001  - see the error
+        raise _FailedError(error) from None
+
+
+def _place(config: pytest.Config, error: BaseException) -> str:
+    """Return where in the project something was raised: `` at conftest.py:3``; empty where it is not known."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [frame for frame in frames if frame.filename.startswith(f"{config.rootpath}/")]
+    return f" at {_name(config, places[-1].filename)}:{places[-1].lineno}" if places else ""
 
 
 def _by(config: pytest.Config, hook: str) -> str:
@@ -127,9 +185,10 @@ def _changed(config: pytest.Config, arm: Arm, command: Sequence[str]) -> Changed
 
     by = _by(config, "pytest_specgate_engine_command")
     try:
-        found: Any = hook(config=config, arm=copy.deepcopy(arm), command=tuple(command))
-    except Exception as error:
-        raise UsageError(f"{by} failed for arm {arm.name}: {_said(error)}") from error
+        with _answered():
+            found: Any = hook(config=config, arm=copy.deepcopy(arm), command=tuple(command))
+    except _FailedError as failed:
+        raise UsageError(f"{by} failed for arm {arm.name}: {_said(failed.error)}") from None
     if found is not None and (problem := _no_command(found)):
         raise UsageError(f"{by} returned {problem} for arm {arm.name}")
     return None if found is None or list(found) == list(command) else ChangedCommand(tuple(found), by)
@@ -158,11 +217,10 @@ def _vetoes(config: pytest.Config, facts: Callable[[], Mapping[str, JsonValue]])
         return ()
     by = _by(config, "pytest_specgate_veto_host")
     try:
-        answers: list[Any] = hook(config=config, facts=copy.deepcopy(dict(facts())))
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # noqa: BLE001  - pytest.skip() in there must not skip a gate
-        return (f"{by} failed: {_said(error)}",)
+        with _answered():
+            answers: list[Any] = hook(config=config, facts=copy.deepcopy(dict(facts())))
+    except _FailedError as failed:
+        return (f"{by} failed: {_said(failed.error)}",)
     return tuple(_reason(answer, by) for answer in answers)
 
 
@@ -182,12 +240,11 @@ def call_verdict_hook(item: pytest.Item, **told: Any) -> str:
     if not item.config.hook.pytest_specgate_verdict.get_hookimpls():
         return ""
     try:
-        item.ihook.pytest_specgate_verdict(config=item.config, **told)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # noqa: BLE001  - nothing in there changes an outcome
+        with _answered():
+            item.ihook.pytest_specgate_verdict(config=item.config, **told)
+    except _FailedError as failed:
         by = _by(item.config, "pytest_specgate_verdict")
-        return f"{by} failed, and the verdict of {item.nodeid} stays as it is: {_said(error)}"
+        return f"{by} failed, and the verdict of {item.nodeid} stays as it is: {_said(failed.error)}"
     return ""
 
 
@@ -196,7 +253,8 @@ def _said(error: BaseException) -> str:
 
 
 def _line(text: str) -> str:
-    """Return text as one line without secrets."""
+    """Return text as one line without secrets, and without halves of characters, which no file can hold."""
     from pytest_specgate.core.redaction import redacted_text  # noqa: PLC0415  - only who says something pays for it
 
-    return redacted_text(" ".join(text.split()))[:_LONGEST]
+    whole = text.encode("utf-8", "backslashreplace").decode()
+    return redacted_text(" ".join(whole.split()))[:_LONGEST]

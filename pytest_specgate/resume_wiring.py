@@ -14,11 +14,10 @@ from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.resume import Source, TakenOver, Today, taken_over
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from pydantic import JsonValue
-
+    from pytest_specgate.baseline_wiring import SettingsOf
     from pytest_specgate.core.ports import Engine, Host
     from pytest_specgate.window import WindowFacts, WindowPlan
 
@@ -31,14 +30,14 @@ class SessionHistory:
         results: folder of all windows.
         host: this machine.
         host_class: name of its class.
-        settings: what every server is given, without secrets.
+        settings: returns what the servers of some arms are given, without secrets.
         commit: of the project; empty where it is not known.
     """
 
     results: Path
     host: Host
     host_class: str
-    settings: Mapping[str, JsonValue]
+    settings: SettingsOf
     commit: str
 
     def resumed(self, record: Path, plans: Sequence[WindowPlan], engine: Engine) -> tuple[int, TakenOver]:
@@ -70,7 +69,7 @@ class SessionHistory:
                 pairs=plan.pairs,
                 gates=plan.gates,
                 strict=plan.strict,
-                settings=self.settings,
+                settings=self.settings(arms_of(plan.pairs)),
                 host_class=self.host_class,
                 host=host,
                 engine={arm.name: engine.facts(arm) for arm in arms_of(plan.pairs)},
@@ -93,10 +92,12 @@ class SessionHistory:
             pairs=plan.pairs,
             gates=plan.gates,
             engine={arm.name: engine.facts(arm) for arm in arms_of(plan.pairs)},
-            settings=self.settings,
+            # What the project makes of the commands is among the facts, arm by arm.
+            settings=self.settings(()),
             commit=self.commit,
         )
-        facts = dataclasses.replace(plan.facts, host_class=self.host_class, settings=self.settings, commit=self.commit)
+        settings = self.settings(arms_of(plan.pairs))
+        facts = dataclasses.replace(plan.facts, host_class=self.host_class, settings=settings, commit=self.commit)
         taken = plan.taken
         if taken is None:
             return dataclasses.replace(facts, attempt=note_attempt(self.results, record.parent, subject))

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_specgate.collection import seen_of
-from pytest_specgate.distributed import crashed_items
+from pytest_specgate.distributed import crashed_items, is_lost, judged_before
 from pytest_specgate.fixtures import SESSION_KEY
 from pytest_specgate.gate_count import GateCount
 from pytest_specgate.names import GATE_MARK, PAIRS_MARK
@@ -159,7 +159,7 @@ def completed(report: SessionReport | None, ends: Ends, *, config: pytest.Config
 
 def _shortage(config: pytest.Config, count: GateCount) -> str:
     options = config.stash[OPTIONS_KEY]
-    return count.shortage(options.require_gates) if options.calibrate is None else ""
+    return count.shortage(options.require_gates, lost=is_lost(config)) if options.calibrate is None else ""
 
 
 def _unjudged(
@@ -173,13 +173,16 @@ def _unjudged(
     crashed = crashed_items(session.config)
     lost = f"an xdist worker crashed in {', '.join(sorted(crashed))}, and what was judged before is not known"
     unknown = lost if crashed else "its test did not run: the run ended before"
+    before = judged_before(session.config)
     for item in session.items:
         gate, threshold = gates.windows.gate(item), threshold_of(item)
         if gate is None or threshold is None or (gate.id, threshold.id) in accepted:
             continue
         if calibrates and item.nodeid not in ends.failures and ends.why(item.nodeid):
             continue
-        yield Unjudged(gate, threshold, as_typed(item), ends.why(item.nodeid) or unknown)
+        outcome, _ = before.get(item.nodeid, ("", ""))
+        told = f"{outcome} by an xdist worker that died later: its figures are lost" if outcome else unknown
+        yield Unjudged(gate, threshold, as_typed(item), ends.why(item.nodeid) or told)
 
 
 def _broken(

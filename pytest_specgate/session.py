@@ -31,12 +31,12 @@ from pytest_specgate.reporting.session_report import (
 )
 from pytest_specgate.reruns import count_run, rerun_lines, runs_of, with_run
 from pytest_specgate.session_windows import SessionWindows
-from pytest_specgate.time_limits import limit_explained, warning_of
-from pytest_specgate.translate import one_sentence, sendable
+from pytest_specgate.time_limits import SERVER_REMEDY, limit_explained, warning_of
+from pytest_specgate.translate import one_sentence, property_of, sendable, without_notes
 from pytest_specgate.window import CalibrationPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_specgate.core.arms import Arm
     from pytest_specgate.core.gate import Gate
@@ -95,7 +95,7 @@ class GateSession:
             with limit_explained():
                 window.measured = self._wiring.measure(window.plan, self._say)
         except KeyboardInterrupt as error:
-            window.error = error
+            window.error = without_notes(error)
             raise
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  - raised in the call phase of every item
             window.error = error
@@ -120,6 +120,9 @@ class GateSession:
                 self._wiring.stop_server()
                 with limit_explained():
                     window.calibrated = self._wiring.calibrate(plan, self._say)
+            except KeyboardInterrupt as error:
+                window.error = without_notes(error)
+                raise
             except (Exception, pytest.fail.Exception) as error:
                 window.error = error
                 raise
@@ -214,10 +217,11 @@ class GateSession:
         if self.windows.closed(item) is None:
             found += pair_properties(gate.pair, self.measured(item).record)
         if (runs := runs_of(item)) > 1:
-            item.user_properties[:] = [entry for entry in item.user_properties if entry[0] != RUNS_PROPERTY]
+            item.user_properties[:] = [
+                entry for entry in item.user_properties if property_of([entry], RUNS_PROPERTY) is None
+            ]
             found.append((RUNS_PROPERTY, runs))
-        known = {name for name, _ in item.user_properties}
-        item.user_properties += [entry for entry in found if entry[0] not in known]
+        item.user_properties += [entry for entry in found if property_of(item.user_properties, entry[0]) is None]
 
     @contextlib.contextmanager
     def judging(self, item: pytest.Item) -> Iterator[None]:
@@ -240,7 +244,7 @@ class GateSession:
             else:
                 error.add_note(self._failure_text(item))
             raise
-        self._enforce(item, wrong=wrong)
+        self._enforce(item, wrong=wrong, given_up=given_up is not None)
         if given_up is not None:
             raise given_up
 
@@ -275,13 +279,27 @@ class GateSession:
             if (gate := self.windows.gate(item)) is not None and (key := self._key(item)) is not None:
                 self.ledger.collect(*key, declared=len(gate.thresholds))
 
+    def note_judged(self, items: Iterable[pytest.Item], judged: Mapping[str, tuple[str, str]]) -> None:
+        """Take note of what a process had judged that has died since.
+
+        Args:
+            items: that were collected.
+            judged: outcome and reason by node id.
+        """
+        for item in items:
+            if item.nodeid in judged:
+                _, reason = judged[item.nodeid]
+                self._note(item, WITHOUT_BASELINE if reason in {NO_BASELINE, BASELINES_OFF} else JUDGED)
+
     def note_report(self, item: pytest.Item, report: pytest.TestReport) -> None:
         """Take note of an item that ended without a verdict."""
         if report.when != "teardown" and not report.passed and (key := self._key(item)) is not None:
             self.ledger.note_end(*key, SKIPPED if report.skipped else NO_VERDICT)
 
-    def _enforce(self, item: pytest.Item, *, wrong: Exception | None) -> None:
-        self._note(item, self._state(self.verdict(item)))
+    def _enforce(self, item: pytest.Item, *, wrong: Exception | None, given_up: bool) -> None:
+        # A body that gives up takes a PASS with it: its test is reported as skipped, and skipped is not passed.
+        skipped = given_up and self.accepted(item)
+        self._note(item, SKIPPED if skipped else self._state(self.verdict(item)))
         if self.accepted(item) and wrong is None:
             self._say_expected(item)
             return
@@ -369,7 +387,8 @@ class GateSession:
         """Return a running server of an arm, for the fixture `vllm_server`."""
         with one_sentence():
             self._refuse_company()
-            return self._wiring.server(arm)
+            with limit_explained(SERVER_REMEDY):
+                return self._wiring.server(arm)
 
     def close(self) -> None:
         """Stop what still runs."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_specgate.collection import seen_of
-from pytest_specgate.distributed import TOLD_KEY, is_worker, tell
+from pytest_specgate.distributed import TOLD_KEY, is_lost, is_worker, judged_before, tell
 from pytest_specgate.fixtures import SESSION_KEY
 from pytest_specgate.gate_count import GateCount
 from pytest_specgate.options import OPTIONS_KEY
@@ -44,6 +45,14 @@ def finish(session: pytest.Session) -> None:
     pruned = config.stash[OPTIONS_KEY].baseline == "prune"
     if pruned and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = pytest.ExitCode.OK
+    enforce(session)
+
+
+def enforce(session: pytest.Session) -> None:
+    """Make a green exit status red where a verdict was not accepted, or where too few gates were judged."""
+    config = session.config
+    if is_worker(config):
+        return
     found = _found(config)
     if session.exitstatus == pytest.ExitCode.OK and found.refused:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -74,7 +83,16 @@ def judges(config: pytest.Config) -> bool:
 
 
 def _shortage(config: pytest.Config, gates: GateCount) -> str:
-    return gates.shortage(config.stash[OPTIONS_KEY].require_gates) if judges(config) else ""
+    required = config.stash[OPTIONS_KEY].require_gates
+    return gates.shortage(required, lost=is_lost(config)) if judges(config) else ""
+
+
+def _judged_before(config: pytest.Config) -> Iterator[str]:
+    """Yield how many verdicts a worker has told that died since: their tables and records were its own."""
+    outcomes = collections.Counter(outcome for outcome, _ in judged_before(config).values())
+    if outcomes:
+        told = ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
+        yield f"judged by an xdist worker that died later, its tables with it: {told}"
 
 
 def _found(config: pytest.Config, *, lines: bool = False) -> _Found:
@@ -84,6 +102,6 @@ def _found(config: pytest.Config, *, lines: bool = False) -> _Found:
         return _Found(tuple(told["lines"]), refused=told["refused"], gates=GateCount(**told["gates"]))
     session, seen = config.stash.get(SESSION_KEY, None), len(seen_of(config).gate_ids)
     if session is None:
-        return _Found(gates=GateCount(seen))
-    shown = tuple(session.summary(view_of(config))) if lines else ()
+        return _Found(tuple(_judged_before(config)), gates=GateCount(seen))
+    shown = (*session.summary(view_of(config)), *_judged_before(config)) if lines else ()
     return _Found(shown, refused=session.refused, gates=session.ledger.count(seen=seen))

@@ -164,10 +164,10 @@ class SessionWindows:
                         raise UsageError(f"{gate.id}: {sentence}")
                     self._say(f"{gate.id}: {sentence}")
 
-    def tell_vetoes(self) -> None:
+    def tell_vetoes(self, say: Callable[[str], None]) -> None:
         """Say why the project would refuse to measure on this machine."""
         for reason in self._wiring.vetoes:
-            self._say(f"nothing would be measured on this host: {reason}")
+            say(f"nothing would be measured on this host: {reason}")
 
     def show_plan(self, say: Callable[[str], None], view: View) -> None:
         """Say what the session would do, in as many words as are asked for."""

@@ -18,6 +18,11 @@ _REMEDY: Final = (
     "a window is measured inside its first test: mark its tests with @pytest.mark.timeout(0), and limit measuring by "
     "--specgate-budget"
 )
+SERVER_REMEDY: Final = (
+    "a server starts inside the first test that asks for it: mark its tests with @pytest.mark.timeout(0), and limit "
+    "the start by --specgate-start-limit"
+)
+"""What to do about a limit that a test's own server has broken."""
 
 
 class _Alarm(KeyboardInterrupt):
@@ -36,8 +41,11 @@ def warning_of(item: pytest.Item) -> str:
 
 
 @contextlib.contextmanager
-def limit_explained() -> Iterator[None]:
+def limit_explained(remedy: str = _REMEDY) -> Iterator[None]:
     """Let an alarm end measuring as an interrupt would, then raise what its handler raised, with the remedy.
+
+    Args:
+        remedy: what to do about it.
 
     Raises:
         pytest.fail.Exception: the time was up.
@@ -65,10 +73,10 @@ def limit_explained() -> Iterator[None]:
         if signal.getsignal(signal.SIGALRM) is alarm:
             signal.signal(signal.SIGALRM, handler)
     if raised:
-        raise _explained(raised[0]) from None
+        raise _explained(raised[0], remedy) from None
 
 
-def _explained(error: BaseException) -> BaseException:
+def _explained(error: BaseException, remedy: str) -> BaseException:
     if not isinstance(error, pytest.fail.Exception):
         return error
-    return pytest.fail.Exception(f"{str(error.msg).rstrip('.')}: {_REMEDY}", pytrace=False)
+    return pytest.fail.Exception(f"{str(error.msg).rstrip('.')}: {remedy}", pytrace=False)

@@ -15,7 +15,7 @@ from pytest_specgate.adapters.live_line import ERASE, PREFIX, LiveLine
 from pytest_specgate.core.errors import RecordError, SpecgateError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_specgate.adapters.live_line import Parts
     from pytest_specgate.reporting.layout import View
@@ -36,6 +36,14 @@ def one_sentence() -> Iterator[None]:
         parts = [f"{type(error).__name__}: {error}", f"server: {command}" if command else "", log_tail]
         text = "\n".join(filter(None, parts))
         raise pytest.fail.Exception(sendable(text), pytrace=False) from None
+
+
+def without_notes(interrupt: KeyboardInterrupt) -> KeyboardInterrupt:
+    """Take the notes from an interrupt, which pytest shows in one line, and return another that has them."""
+    kept = KeyboardInterrupt(*interrupt.args)
+    for note in vars(interrupt).pop("__notes__", ()):
+        kept.add_note(note)
+    return kept
 
 
 def sendable(text: str) -> str:
@@ -134,12 +142,20 @@ class Teller:
 
     def _rewrites(self) -> bool:
         """Whether a line may be rewritten in place: on a terminal that can, where nothing else writes meanwhile."""
-        reporter, option = self._reporter(), self._config.getoption
-        others_write = (
-            option("capture") in {"no", "tee-sys"} or option("log_cli_level") or self._config.getini("log_cli")
-        )
-        can = reporter is not None and reporter.isatty and os.environ.get("TERM") != "dumb"
-        return bool(can and not others_write)
+        reporter = self._reporter()
+        if reporter is None or not reporter.isatty or os.environ.get("TERM") == "dumb":
+            return False
+        # Under -p no:capture there is no such option, and nothing is captured.
+        captured = self._config.getoption("capture", default="no") not in {"no", "tee-sys"}
+        return captured and not self._shows_logs()
+
+    def _shows_logs(self) -> bool:
+        if self._config.getoption("log_cli_level", default=None):
+            return True
+        # Under -p no:logging there is no such setting.
+        with contextlib.suppress(ValueError):
+            return bool(self._config.getini("log_cli"))
+        return False
 
 
 @contextlib.contextmanager
@@ -180,6 +196,12 @@ def status_word(outcome: str) -> tuple[str, Mapping[str, bool]]:
     return outcome, OF_OUTCOME[outcome]
 
 
+def property_of(entries: Iterable[object], name: str) -> object | None:
+    """Return a junit property by name, `None` where there is none: tests of others may put anything between them."""
+    pairs = (entry for entry in entries if isinstance(entry, tuple | list) and len(entry) == 2)
+    return next((value for key, value in pairs if key == name), None)
+
+
 def shorten_crash(report: pytest.TestReport) -> None:
     """Let the line of a failed gate in pytest's short summary begin with what neither its word nor its name says."""
     crash = getattr(report.longrepr, "reprcrash", None)
@@ -198,7 +220,7 @@ def _named(report: pytest.TestReport) -> str:
     """Return how the sentence of a verdict begins, as its test's name already has it: ``TTFT p50 at c=1 ``."""
     from pytest_specgate.core.metrics import metric  # noqa: PLC0415  - only failures pay for it
 
-    properties = dict(report.user_properties)
+    name, load = (property_of(report.user_properties, key) for key in ("specgate_metric", "specgate_load"))
     with contextlib.suppress(UsageError):
-        return f"{metric(str(properties.get('specgate_metric'))).label} at {properties.get('specgate_load')} "
+        return f"{metric(str(name)).label} at {load} "
     return ""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.adapters.attached import AttachingEngine, check_addresses
 from pytest_specgate.adapters.client import HttpLoadDriver
-from pytest_specgate.adapters.commands import OWN_COMMAND
 from pytest_specgate.adapters.commit import commit_of
 from pytest_specgate.adapters.engines import IMAGE_DIGEST
 from pytest_specgate.adapters.host import LocalHost
@@ -31,6 +30,7 @@ from pytest_specgate.adapters.storage import FileStore, NoiseFile, latest_record
 from pytest_specgate.baseline_wiring import SessionBaselines, short
 from pytest_specgate.core.arms import arms_of
 from pytest_specgate.core.calibration import window_of
+from pytest_specgate.core.confounds import CHANGED_COMMAND, CHANGED_COMMANDS
 from pytest_specgate.core.durations import boot_seconds
 from pytest_specgate.core.errors import InvalidError, ServerStartError
 from pytest_specgate.core.hosts import facts_of, host_class
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.baseline_update import Update
     from pytest_specgate.core.baselines import KnownBaseline
+    from pytest_specgate.core.calibration import NoiseBook
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.ports import Server
     from pytest_specgate.core.profile import RequestProfile
@@ -89,6 +90,7 @@ class LocalWiring:
         say: Callable[[str], None],
         watch: Watch | None = None,
         hooks: ProjectHooks | None = None,
+        before_server: Callable[[], None] = lambda: None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self._options = options
@@ -100,8 +102,8 @@ class LocalWiring:
         self._until_s: float | None = None
         self._say = say
         self._hooks = hooks or no_hooks()
-        self._changed: dict[str, str] = {}
         self._watch = watch or unwatched
+        self._before_server = before_server
 
     @functools.cached_property
     def _lock(self) -> MachineLock:
@@ -133,7 +135,6 @@ class LocalWiring:
         for pair in pairs:
             for arm in pair.arms:
                 engine.check(arm)
-                self._changed[arm.key] = engine.changed_command(arm)
             engine.check_pair(pair)
 
     @functools.cached_property
@@ -152,7 +153,7 @@ class LocalWiring:
 
     @functools.cached_property
     def _baselines(self) -> SessionBaselines:
-        return SessionBaselines(self._options, host_class=self._host_class, settings=self._settings)
+        return SessionBaselines(self._options, host_class=self._host_class, settings=self._settings_of)
 
     @functools.cached_property
     def _history(self) -> SessionHistory:
@@ -161,7 +162,7 @@ class LocalWiring:
             self._options.results,
             host=self._host,
             host_class=self._host_class,
-            settings=self._settings,
+            settings=self._settings_of,
             commit=commit_of(self._root, self._environment),
         )
 
@@ -201,19 +202,34 @@ class LocalWiring:
         """
         if not self._options.has_calibrations or any(arm.name in self._options.attach for arm in arms):
             return ()
-        return self._noise_file.load().noises(arms, profile, settings=self._settings)
+        return self._noises(self._noise_file.load(), arms, profile)
+
+    def _noises(self, book: NoiseBook, arms: Iterable[Arm], profile: RequestProfile) -> tuple[ArmNoise, ...]:
+        found = (book.noises([arm], profile, settings=self._settings_of_arm(arm)) for arm in arms)
+        return tuple(itertools.chain.from_iterable(found))
 
     @property
     def _settings(self) -> dict[str, JsonValue]:
         """What every server of the session is given, without secrets: calibrations do not cross it."""
         options = self._options
-        changed: list[JsonValue] = [*sorted({change or OWN_COMMAND for change in self._changed.values()})]
         return {
-            **({"changed_commands": changed} if any(self._changed.values()) else {}),
             "args": [*redacted_words(list(options.engine_args), lists=True)],
             "env": {name: redacted(value, name=name) for name, value in options.engine_env.items()},
             "command": [*redacted_words(list(options.engine_command), lists=False)],
         }
+
+    def _settings_of(self, arms: Iterable[Arm]) -> dict[str, JsonValue]:
+        """Return what the servers of some arms are given, with what the project makes of their commands, by name."""
+        changed: dict[str, JsonValue] = {arm.name: change for arm in arms if (change := self._change(arm))}
+        return {**self._settings, **({CHANGED_COMMANDS: changed} if changed else {})}
+
+    def _settings_of_arm(self, arm: Arm) -> dict[str, JsonValue]:
+        """Return what the servers of an arm are given, whatever it is called."""
+        change = self._change(arm)
+        return {**self._settings, **({CHANGED_COMMAND: change} if change else {})}
+
+    def _change(self, arm: Arm) -> str:
+        return self._engine(self._options.results).changed_command(arm) if self._hooks.changes else ""
 
     def boot_seconds(self, arms: Sequence[Arm], profile: RequestProfile) -> Mapping[str, float] | None:
         """Return what a boot of each arm took in the latest window that tells; `None` where none of the last does."""
@@ -253,11 +269,11 @@ class LocalWiring:
                 except InvalidError as error:
                     problems[arm.name] = str(error)
                 else:
-                    book = book.with_window(arm, plan.profile, window, settings=self._settings)
+                    book = book.with_window(arm, plan.profile, window, settings=self._settings_of_arm(arm))
             if len(problems) == len(plan.arms):
                 raise InvalidError(f"{'; '.join(problems.values())} (record: {path})")
             self._noise_file.save(book)
-        noises = book.noises(plan.arms, plan.profile, settings=self._settings)
+        noises = self._noises(book, plan.arms, plan.profile)
         return Calibrated(record, path, short(self._noise_file.path), noises, problems)
 
     @functools.cached_property
@@ -305,7 +321,12 @@ class LocalWiring:
                 raise
 
     def server(self, arm: Arm) -> Server:
-        """Return a running server of an arm; another arm's is stopped first."""
+        """Return a running server of an arm; another arm's is stopped first.
+
+        Raises:
+            InvalidError: the project refuses this machine.
+        """
+        self._refuse_vetoed_host()
         if self._kept is not None and self._kept.arm.key == arm.key:
             self._kept.server.ensure_alive()
             return self._kept.server
@@ -341,7 +362,9 @@ class LocalWiring:
     def _engine(self, log_folder: Path) -> AttachingEngine:
         options = self._options
         launcher = self._launcher(log_folder)
-        return AttachingEngine(options.attach, launcher=launcher, wait_s=options.start_limit_s)
+        return AttachingEngine(
+            options.attach, launcher=launcher, wait_s=options.start_limit_s, before=self._before_server
+        )
 
     def _launcher(self, log_folder: Path) -> VllmEngine:
         image = {IMAGE_DIGEST: self._options.image_digest} if self._options.image_digest else {}

@@ -92,12 +92,21 @@ class AttachingEngine:
         addresses: base address by name of the arm.
         launcher: starts the others.
         wait_s: how long an attached server may take to answer.
+        before: raises what stops measuring before each server.
     """
 
-    def __init__(self, addresses: Mapping[str, str], *, launcher: VllmEngine, wait_s: float) -> None:
+    def __init__(
+        self,
+        addresses: Mapping[str, str],
+        *,
+        launcher: VllmEngine,
+        wait_s: float,
+        before: Callable[[], None] = lambda: None,
+    ) -> None:
         self._addresses = addresses
         self._launcher = launcher
         self._wait_s = wait_s
+        self._before = before
 
     def intent(self, arm: Arm) -> str:
         """Say whether an arm's server is started, or where it runs."""
@@ -140,6 +149,7 @@ class AttachingEngine:
         Raises:
             ServerStartError: it does not answer, serves another model, or could not be launched.
         """
+        self._before()
         url = self._addresses.get(arm.name)
         if url is None:
             with self._launcher.start(arm) as server:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from typing import TYPE_CHECKING, Final
 
+from pytest_specgate.core.profile import sha256_of_text
 from pytest_specgate.core.secret_words import redacted_command, secrets_of_words
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ PORT: Final = "{port}"
 
 OWN_COMMAND: Final = "{command}"
 """Stands for the command as it would have been, where a changed one is shown in short."""
+
+_DIGITS: Final = 12
 
 
 def unchanged(_: Arm, __: Sequence[str]) -> None:
@@ -52,8 +56,11 @@ class Command:
         arguments = tuple(f"{port}" if word == PORT else word for word in self.arguments)
         if self.changed is None:
             return dataclasses.replace(self, arguments=arguments)
-        words = tuple(f"{port}" if word == PORT else word.replace(PORT, f"{port}") for word in self.changed.words)
-        return dataclasses.replace(self, arguments=arguments, changed=self.changed._replace(words=words))
+        # Inside a word the port of the original stands in quotes, which it needs no more.
+        own = shlex.join((*self.launcher, *arguments))
+        words = (word.replace(shlex.join(self._own), own) for word in self.changed.words)
+        changed = self.changed._replace(words=tuple(word.replace(PORT, f"{port}") for word in words))
+        return dataclasses.replace(self, arguments=arguments, changed=changed)
 
     @property
     def typed(self) -> str:
@@ -63,16 +70,30 @@ class Command:
 
     @property
     def change(self) -> str:
-        """What the project makes of the command, as ``numactl -N 0 {command}``, without secrets; empty for nothing."""
-        return "" if self.changed is None else self._shown(self.changed.words, OWN_COMMAND)
+        """What the project makes of the command, as ``numactl -N 0 {command}``, without secrets; empty for nothing.
+
+        Where a secret was cut out, a digest of the whole stands behind it: only changes that are alike look alike.
+        """
+        if self.changed is None:
+            return ""
+        words = self.changed.words
+        shown, around = self._shown(words, OWN_COMMAND), self._around(words)
+        before, after = around or (self._named(words), ())
+        whole = " ".join(filter(None, (shlex.join(before), OWN_COMMAND if around else "", shlex.join(after))))
+        return shown if shown == whole else f"{shown} (sha256 {sha256_of_text(whole)[:_DIGITS]})"
 
     def _shown(self, changed: tuple[str, ...], own: str) -> str:
-        """Return a changed command in which the words of the original stand as `own`, if they stand there in a row."""
+        """Return a changed command in which the words of the original stand as `own`, in a row or inside a word."""
         around = self._around(changed)
         if around is None:
-            return redacted_command(changed, lists=True)
+            # Cut out before secrets are looked for: the original's own are none of the change.
+            return redacted_command(self._named(changed), lists=True).replace(OWN_COMMAND, own)
         before, after = around
         return " ".join(filter(None, (redacted_command(before), own, redacted_command(after, lists=True))))
+
+    def _named(self, changed: tuple[str, ...]) -> tuple[str, ...]:
+        """Return a changed command with `OWN_COMMAND` wherever the original stands inside a word."""
+        return tuple(word.replace(shlex.join(self._own), OWN_COMMAND) for word in changed)
 
     def _around(self, changed: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """Return the words before and after those of the original; `None` where these do not stand in a row."""
@@ -84,5 +105,5 @@ class Command:
     def secrets(self) -> set[str]:
         """The secrets that the project has put in; those of the original are known without it."""
         words = () if self.changed is None else self.changed.words
-        before, after = self._around(words) or (words, ())
+        before, after = self._around(words) or ((), self._named(words))
         return secrets_of_words(before) | secrets_of_words(after, lists=True)

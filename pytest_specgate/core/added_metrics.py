@@ -6,6 +6,7 @@ import dataclasses
 import math
 import numbers
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _LONGEST_REASON: Final = 300
+_LARGEST: Final = 1e15
+"""Nothing in a window comes to more: larger values are mistakes, and whatever shows them suffers."""
+
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Categories of characters that steer a terminal or turn text round, and are not seen themselves."""
 
 
 @declaration
@@ -67,6 +73,14 @@ class AddedMetric:
             raise ValueError(f"there is a metric {name!r} already: choose another name")
         return name
 
+    @field_validator("label", "formula")
+    @classmethod
+    def _seen(cls, text: str) -> str:
+        unseen = sorted({f"U+{ord(one):04X}" for one in text if unicodedata.category(one) in _UNSEEN})
+        if unseen:
+            raise ValueError(f"{unseen[0]} is a character that nobody sees: leave it out")
+        return text
+
     @field_validator("series")
     @classmethod
     def _named(cls, series: tuple[str, ...]) -> tuple[str, ...]:
@@ -96,7 +110,7 @@ def together(known: Mapping[str, AddedMetric], further: Iterable[object]) -> dic
     """Return added metrics with some more, by name.
 
     Raises:
-        UsageError: one of them is none, or has the name of another one, or its key in stored files.
+        UsageError: one of them is none, or has the name of another one, its key in stored files, or its label.
     """
     found = dict(known)
     keys = {row.stored_key: name for name, row in METRICS.items()}
@@ -110,7 +124,25 @@ def together(known: Mapping[str, AddedMetric], further: Iterable[object]) -> dic
         key = added_row(one.definition).stored_key
         if (taken := keys.setdefault(key, name)) != name:
             raise UsageError(f"metric {name} would be stored as {key}, as {taken} is: rename it")
+    _refuse_taken_labels(found)
     return found
+
+
+def _refuse_taken_labels(added: Mapping[str, AddedMetric]) -> None:
+    """Refuse a metric that tables would show as another one.
+
+    Raises:
+        UsageError: two have one label.
+    """
+    taken = {_plain(row.label): name for name, row in METRICS.items()}
+    for name, one in added.items():
+        label = added_row(one.definition).label
+        if (other := taken.setdefault(_plain(label), name)) != name:
+            raise UsageError(f"metric {name} would be shown as {label!r}, as {other} is: give it another label")
+
+
+def _plain(label: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", label).casefold().split())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -164,9 +196,12 @@ def _number(found: object) -> float:
     value = float(found)
     if not math.isfinite(value) or value < 0:
         raise NotMeasuredError(f"its function returned {value:g}, which no metric can be")
+    if value > _LARGEST:
+        raise NotMeasuredError(f"its function returned {value:g}, and more than {_LARGEST:g} is no measurement")
     return value
 
 
 def _reason(text: str) -> str:
-    """Return what was said as one line without secrets."""
-    return redacted_text(" ".join(text.split()))[:_LONGEST_REASON]
+    """Return what was said as one line without secrets, and without halves of characters, which no file can hold."""
+    whole = text.encode("utf-8", "backslashreplace").decode()
+    return redacted_text(" ".join(whole.split()))[:_LONGEST_REASON]

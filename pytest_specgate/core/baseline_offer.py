@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import ValidationError
 
 from pytest_specgate.core.baselines import AcceptedWindow, BaselineValues
-from pytest_specgate.core.confounds import BUILD
+from pytest_specgate.core.confounds import BUILD, CHANGED_COMMANDS
 from pytest_specgate.core.errors import InvalidError, RecordError
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metric_definitions import MetricDefinition
@@ -131,10 +131,25 @@ def definition_of(
         "reference": reference,
         "candidate": candidate,
         "varies": list(pair.paths),
-        "settings": dict(settings),
+        "settings": commands_of(settings, dict(zip((arm.name for arm in pair.arms), _SIDES, strict=True))),
     }
     added = metric.definition if metric is not None else None
     return found if added is None else {**found, METRIC: added.compared}
+
+
+def commands_of(settings: Mapping[str, JsonValue], names: Mapping[str, str]) -> dict[str, JsonValue]:
+    """Return the settings of a window with the changed commands of some arms only, under other names.
+
+    Args:
+        settings: what every server was given, and what the project makes of the commands of all arms.
+        names: what each arm is called in the answer.
+    """
+    known = settings.get(CHANGED_COMMANDS)
+    if not isinstance(known, dict):
+        return dict(settings)
+    own: dict[str, JsonValue] = {as_: known[name] for name, as_ in names.items() if name in known}
+    rest = {name: value for name, value in settings.items() if name != CHANGED_COMMANDS}
+    return {**rest, CHANGED_COMMANDS: own} if own else rest
 
 
 def added_metrics_of(definition: Mapping[str, JsonValue]) -> tuple[MetricDefinition, ...]:

@@ -11,6 +11,7 @@ from pytest_specgate.core.differences import (
     ABSENT,
     ENGINE,
     NOISE,
+    STARTED_AS,
     Declared,
     DifferenceReport,
     StartUp,
@@ -52,8 +53,8 @@ BUILD: Final = (
 CHANGED_COMMAND: Final = "changed_command"
 """Fact of an engine: what the project makes of the command that starts it."""
 
-STARTED_AS: Final = "started_as"
-"""Under this path the same stands among what a server resolved, so that servers are told apart by it."""
+CHANGED_COMMANDS: Final = "changed_commands"
+"""Setting of a window: the same of every arm that has it, by name."""
 
 _FOLLOWS: Final = {
     "block_size": ("cache_config.user_specified_block_size", "cache_config.effective_attention_block_size"),
@@ -85,6 +86,7 @@ _DRAFT_PARTS: Final = ("draft_model_config", "draft_parallel_config", "draft_loa
 
 _HEADS: Final[tuple[tuple[str, Kind], ...]] = (
     ("declared", "declared"),
+    ("undeclared", "undeclared"),
     ("engine-induced", "engine-induced"),
     ("log only", "log-only"),
     ("dropped (noise)", "dropped"),
@@ -93,6 +95,7 @@ ONE_BOOT: Final = "one boot of each arm: what changes from boot to boot cannot b
 _NAMED: Final = 5
 _LINE_WIDTH: Final = 100
 _VALUE_WIDTH: Final = 60
+_BEFORE: Final = 20
 
 
 def differences_of(pair: ArmPair, record: WindowRecord) -> DifferenceReport | None:
@@ -187,9 +190,31 @@ def unlisted_differences(pair: ArmPair, record: WindowRecord) -> Failure | None:
     return Failure(reason=REASON, message=text, detail="\n".join([*lines, *alone]))
 
 
+def other_start(pair: ArmPair, record: WindowRecord) -> Failure | None:
+    """Return why a pair must not be judged at all: the project starts its arms otherwise, and nobody has allowed it.
+
+    That is a second variable, which whoever wrote the hook has set, and no consequence of the declared one.
+    """
+    kept = (boot.startup.config for boot in record.boots if boot.startup is not None)
+    # Asked before every figure: most projects change no command, and pay for no comparison.
+    report = differences_of(pair, record) if any(STARTED_AS in config for config in kept) else None
+    if report is None:
+        return None
+    found = [one for one in report.unlisted(pair.allow_engine_differences) if one.id == STARTED_AS]
+    if not found:
+        return None
+    text = (
+        f"the project starts the servers of {pair.title} in two ways, which the pair does not declare: change the "
+        f"commands of both arms alike, or list {STARTED_AS} in allow_engine_differences"
+    )
+    lines = difference_lines(DifferenceReport(tuple(found)), whole=True)
+    return Failure(reason=REASON, message=text, detail="\n".join(lines[:1]))
+
+
 def undecided(failure: Failure, pair: ArmPair, record: WindowRecord) -> bool:
     """Whether differences may still turn out to be noise: there is one boot of each arm, and another is planned."""
-    return failure.reason == REASON and len(record.rounds_of(pair)) < min(2, pair.rounds)
+    more = len(record.rounds_of(pair)) < min(2, pair.rounds)
+    return failure.reason == REASON and more and other_start(pair, record) is None
 
 
 def ids_text(ids: Sequence[str]) -> str:
@@ -235,7 +260,9 @@ def _texts(found: Difference, report: DifferenceReport, allowed: Mapping[str, st
 def _what(found: Difference, *, whole: bool) -> str:
     """Return a setting with both values, or a log line and where it was printed."""
     if not found.id.startswith("log:"):
-        values = (_value(found, value, whole=whole) for value in (found.reference, found.candidate))
+        values = [_value(found, value, whole=whole) for value in (found.reference, found.candidate)]
+        if values[0] == values[1] and found.id != ENGINE:
+            values = _apart(*(_value(found, value, whole=True) for value in (found.reference, found.candidate)))
         return f"{found.id}: {' -> '.join(values)}"
     text = _cut(line_text(found.line), None if whole else _LINE_WIDTH)
     return f'"{text}"' if found.kind == "log-only" else f'log: "{text}"'
@@ -246,7 +273,7 @@ def _remarks(found: Difference, report: DifferenceReport, allowed: Mapping[str, 
     notes = [note for note in (_printed(found), found.note, "the engine warns of it" if warned else "") if note]
     if notes:
         yield f"({'; '.join(notes)})"
-    if found.kind != "engine-induced":
+    if found.kind not in {"undeclared", "engine-induced"}:
         return
     if found.id.startswith("log:"):
         yield f"[{found.id}]"
@@ -272,6 +299,14 @@ def _value(found: Difference, value: JsonValue, *, whole: bool) -> str:
         return f"{len(value)} ({', '.join(named)})" if value else "0"
     text = "none" if value is None else json.dumps(value, ensure_ascii=False)
     return _cut(text, None if whole else _VALUE_WIDTH)
+
+
+def _apart(one: str, other: str) -> list[str]:
+    """Return two long texts from shortly before the place where they differ."""
+    pairs = enumerate(zip(one, other, strict=False))
+    place = next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
+    start = max(place - _BEFORE, 0)
+    return [f"...{_cut(text[start:], _VALUE_WIDTH - 3)}" for text in (one, other)]
 
 
 def _cut(text: str, width: int | None) -> str:

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-Kind: TypeAlias = Literal["declared", "engine-induced", "log-only", "dropped"]
+Kind: TypeAlias = Literal["declared", "undeclared", "engine-induced", "log-only", "dropped"]
 
 ABSENT: Final = "(absent)"
 """Stands for the value of a path that one configuration has and the other has not."""
+
+STARTED_AS: Final = "started_as"
+"""Path under which stands what the project makes of the command that starts a server."""
 
 ENGINE: Final = "engine"
 """Id of the one difference that stands for the settings which only one of two engines has."""
@@ -89,8 +92,9 @@ class Difference:
 
     Attributes:
         id: stable name, to be listed as allowed: the dotted path, or ``log:`` with the first words of a line.
-        kind: ``declared`` (or a plain consequence), ``engine-induced``, ``log-only`` (a line about a setting that
-            both arms resolved alike), or ``dropped`` (changes from boot to boot of one arm).
+        kind: ``declared`` (or a plain consequence), ``undeclared`` (the project itself starts the arms otherwise),
+            ``engine-induced``, ``log-only`` (a line about a setting that both arms resolved alike), or ``dropped``
+            (changes from boot to boot of one arm).
         reference: value in the first boot of the reference; for a line, how often it was printed; for `ENGINE`, the
             settings that the other engine does not have.
         candidate: value in the first boot of the candidate, likewise.
@@ -123,16 +127,17 @@ class DifferenceReport:
         return tuple(found for found in self.differences if found.kind == kind)
 
     def unlisted(self, allowed: Iterable[str]) -> tuple[Difference, ...]:
-        """Return the engine-induced differences that a user has not allowed: by id, or by a part of the path."""
+        """Return the differences besides declared ones that a user has not allowed: by id, or by a part of the path."""
         listed = tuple(allowed)
-        return tuple(
-            found for found in self.of("engine-induced") if not any(within(found.id, prefix) for prefix in listed)
-        )
+        return tuple(found for found in self._besides() if not any(within(found.id, prefix) for prefix in listed))
 
     def unused(self, allowed: Iterable[str]) -> tuple[str, ...]:
         """Return the ids that a user has allowed, but that do not occur."""
-        induced = self.of("engine-induced")
-        return tuple(prefix for prefix in allowed if not any(within(found.id, prefix) for found in induced))
+        besides = self._besides()
+        return tuple(prefix for prefix in allowed if not any(within(found.id, prefix) for found in besides))
+
+    def _besides(self) -> tuple[Difference, ...]:
+        return (*self.of("undeclared"), *self.of("engine-induced"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -251,7 +256,9 @@ def _settings(configs: Sequence[Sequence[Mapping[str, JsonValue]]], declared: De
         if all(same(left[0], value) for value in (*left, *right)):
             continue
         note = declared.note(path, folded=any(within(name, path) for name in known if name != path))
-        if note is not None and within(path, SPECULATION):
+        if path == STARTED_AS:
+            yield Difference(path, "undeclared", left[0], right[0])
+        elif note is not None and within(path, SPECULATION):
             speculation.append(path)
         elif declared.engines and not all(any(path in config for config in side) for side in sides):
             strangers.append(path)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_specgate.core import identity, validity
 from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
-from pytest_specgate.core.confounds import undecided, unlisted_differences
+from pytest_specgate.core.confounds import other_start, undecided, unlisted_differences
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.thresholds import BaselineThreshold, CurveThreshold, LimitThreshold, OutputsThreshold
@@ -91,7 +91,7 @@ def pair_problem(pair: ArmPair, record: WindowRecord) -> Failure | None:
     report = identity_of(pair, record)
     if not report.identical:
         return Failure(reason="profile-mismatch", message=report.sentence, detail=_fields(report))
-    return unlisted_differences(pair, record) if record.strict else None
+    return unlisted_differences(pair, record) if record.strict else other_start(pair, record)
 
 
 def first_point_problem(pair: ArmPair, record: WindowRecord, *, at: Level | None = None) -> Failure | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pydantic import JsonValue
+
+_ENDS: Final = ";&|()<>`"
+"""Ends a command, or a value, in a shell."""
 
 _LEAST: Final = 8
 """Shorter values of variables that nobody gave to a server are no keys, and stand in every log."""
@@ -39,15 +43,47 @@ def secrets_of_words(words: Iterable[str], *, lists: bool = False) -> set[str]:
     """Return the values of secret options and variables on a command line; see `redacted_words`."""
     found: set[str] = set()
     for _, name, value in _values(words, lists=lists):
-        found |= {value} if value and _is_secret(name) else secrets_in(_json(value))
+        if value and _is_secret(name):
+            # Of a shell's text the value ends sooner: whichever was meant is a secret.
+            found |= {value, *(text for text in _inside(f"{name}={value}") if len(text) >= _LEAST)}
+        else:
+            found |= secrets_in(_json(value)) | _inside(value)
     return found
+
+
+def _inside(value: str) -> set[str]:
+    """Return the secrets of a command line inside a word, as a shell is given one: ``export MY_TOKEN=x; exec vllm``."""
+    if not any(character.isspace() for character in value) or _json(value) is not None:
+        return set()
+    return secrets_of_words(_shell_words(value))
+
+
+def _shell_words(text: str) -> list[str]:
+    """Return the words of a shell's text; what ends a command is a word of its own, and ends the value before it."""
+    words = shlex.shlex(text, posix=True, punctuation_chars=_ENDS)
+    words.whitespace_split, words.commenters = True, ""
+    try:
+        return list(words)
+    except ValueError:
+        # A quotation without an end is no command, and may hold a secret all the same.
+        return [word.strip("\"'`") for word in re.split(rf"[\s{re.escape(_ENDS)}]+", text)]
 
 
 def _redacted_value(value: str) -> str:
     """Return a value without secrets; one in JSON is read, since names inside it tell what is a secret."""
     parts = _json(value)
     safe = redacted(parts)
-    return redacted_text(value if safe == parts else json.dumps(safe, ensure_ascii=False))
+    return redacted_text(_without(value) if safe == parts else json.dumps(safe, ensure_ascii=False))
+
+
+def _without(value: str) -> str:
+    """Return a word without the secrets of a command line inside it; nothing of it where one cannot be found again."""
+    found = sorted(_inside(value) - {REDACTED}, key=lambda text: (-len(text), text))
+    if not found:
+        return value
+    for secret in found:
+        value = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", lambda _: REDACTED, value)
+    return REDACTED if _inside(value) - {REDACTED} else value
 
 
 def _json(value: str) -> JsonValue:

@@ -10,7 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core import identity, validity
-from pytest_specgate.core.baseline_offer import observed_profile, shortened_profile, window_id
+from pytest_specgate.core.baseline_offer import commands_of, observed_profile, shortened_profile, window_id
 from pytest_specgate.core.baselines import BaselineValues as Values
 from pytest_specgate.core.comparison import (
     MISMATCH,
@@ -202,7 +202,11 @@ def _definitions(both: _Both, side: int) -> dict[str, JsonValue]:
     """Return what arms and pairs of both windows are in one of them; installs of the engine are left out."""
     arms = {arms[side].name: _flat(arms[side]) for arms in both.arms}
     varies: dict[str, JsonValue] = {pairs[side].title: list(pairs[side].paths) for pairs in both.pairs}
-    return {"arm": arms, "varies": varies, "settings": dict(both.windows[side].settings)}
+    return {
+        "arm": arms,
+        "varies": varies,
+        "settings": commands_of(both.windows[side].settings, {name: name for name in arms}),
+    }
 
 
 def _flat(arm: Arm) -> JsonValue:

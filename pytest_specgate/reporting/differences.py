@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_specgate.core.arms import ArmPair
+    from pytest_specgate.core.differences import DifferenceReport
     from pytest_specgate.core.records import WindowRecord
 
 UNKNOWN: Final = "not known, since nothing was kept of the starts of both arms"
@@ -39,14 +40,23 @@ def pair_differences(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
 
 
 def differences_in_short(pair: ArmPair, record: WindowRecord) -> str:
-    """Say how many engine-induced differences a pair has, and which: ``2, 1 of them allowed (a, b)``, or ``none``."""
+    """Say how many engine-induced differences a pair has, and which: ``2, 1 of them allowed (a, b)``, or ``none``.
+
+    Behind them stands what the project itself does to one arm: ``none; undeclared: started_as``.
+    """
     report = differences_of(pair, record)
     if report is None:
         return UNKNOWN
+    undeclared = ids_text([one.id for one in report.of("undeclared")])
+    return f"{_induced(report, pair)}{f'; undeclared: {undeclared}' if undeclared else ''}"
+
+
+def _induced(report: DifferenceReport, pair: ArmPair) -> str:
     unread = f"not known: there is no {' and no '.join(report.unread)} of both arms" if report.unread else ""
     found = report.of("engine-induced")
     if not found:
         return unread or "none"
-    allowed = len(found) - len(report.unlisted(pair.allow_engine_differences))
+    unlisted = report.unlisted(pair.allow_engine_differences)
+    allowed = sum(one not in unlisted for one in found)
     listed = f", {allowed} of them allowed" if allowed else ""
     return f"{len(found)}{listed} ({ids_text([one.id for one in found])}){f'; the rest is {unread}' if unread else ''}"

@@ -5,20 +5,24 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from pytest_specgate.adapters.commands import PORT, Command
 from pytest_specgate.adapters.server import VllmEngine
 from pytest_specgate.core.arms import Arm, ArmPair
-from pytest_specgate.core.errors import ServerStartError, UsageError
+from pytest_specgate.core.baseline_offer import definition_of
+from pytest_specgate.core.calibration import CalibrationWindow
+from pytest_specgate.core.errors import InvalidError, ServerStartError, UsageError
 from pytest_specgate.core.ports import ChangedCommand
 from pytest_specgate.core.profile import RequestProfile
 from pytest_specgate.options import GateOptions
 from pytest_specgate.project_hooks import no_hooks
+from pytest_specgate.window import WindowPlan
 from pytest_specgate.wiring import LocalWiring
 
 if TYPE_CHECKING:
@@ -28,6 +32,11 @@ if TYPE_CHECKING:
 
 OWN = (("python", "-m", "engine"), ("--model", "m", "--port", PORT))
 TELLS_AND_LEAVES = "import json, sys; print(json.dumps(sys.argv[1:])); sys.exit(1)"
+COMMANDS: Final = "changed_commands"
+NICE: Final = "nice {command}"
+WINDOW: Final = CalibrationWindow(
+    measured_at="2026-11-29T12:00:00+00:00", engine={}, values={"c1": {"tpot_p50": (0.1, 0.11, 0.1)}}
+)
 TOKEN = "hf_abcdefghijklmnopqrst"
 
 
@@ -82,6 +91,37 @@ def test_secrets_that_a_project_puts_in_are_shown_nowhere() -> None:
     assert own.secrets == {TOKEN, "words-of-a-secret"}
 
 
+def test_a_change_that_is_a_secret_is_told_apart() -> None:
+    """What is cut out of a command stands in it as a digest, without which a wrapper of one arm would be hidden."""
+    whole = (*OWN[0], *OWN[1])
+    one, same, other = (changed("run", "--api-key", word, *whole).change for word in ("key one", "key one", "key two"))
+
+    assert one == same != other
+    assert one.startswith("run --api-key '[redacted]' {command} (sha256 ")
+    assert "sha256" not in changed("run", "--api-keys-file", "k", *whole).typed
+
+
+def test_the_secrets_of_an_arm_are_no_part_of_its_change() -> None:
+    """Two arms with one wrapper and two keys of their own are started alike."""
+    found = set()
+    for key in ("one", "two"):
+        own = ("--api-key", key, "--port", PORT)
+        words = ("bash", "-c", f"exec {shlex.join((*OWN[0], *own))}")
+        found.add(Command(OWN[0], own, changed=ChangedCommand(words, "a hook")).change)
+
+    assert found == {"bash -c 'exec {command}'"}
+
+
+def test_a_command_inside_a_word_is_shown_in_short() -> None:
+    """As a shell is given it, with a port that needs no quotes."""
+    own = changed("bash", "-c", f"cd /tmp && exec {shlex.join((*OWN[0], *OWN[1]))}")
+
+    assert own.change == "bash -c 'cd /tmp && exec {command}'"
+    assert own.at(8000).change == own.change
+    assert own.at(8000).words == ("bash", "-c", "cd /tmp && exec python -m engine --model m --port 8000")
+    assert own.at(8000).typed == "bash -c 'cd /tmp && exec python -m engine --model m --port 8000'"
+
+
 def wrapping(engine: VllmEngine, *before: str) -> VllmEngine:
     """Return an engine whose commands a project wraps."""
 
@@ -122,32 +162,86 @@ def test_a_wrapper_that_is_not_there_is_refused_before_anything_starts(make_engi
     )
 
 
-def wired(folder: Path, *before: str) -> LocalWiring:
-    """Return a session on the fake engine whose commands a project wraps, once its arms were checked."""
+OFF = Arm("off", model="tiny", args={"fake": {}})
+LOAD = RequestProfile(input_tokens=8, output_tokens=2, requests={1: 10})
+SEED, MORE = (OFF.vary(name, args={"fake": {"seed": seed}}) for seed, name in enumerate(("seed", "more"), 1))
+
+
+def paired(candidate: Arm) -> ArmPair:
+    """Return a pair with another seed."""
+    return ArmPair(reference=OFF, candidate=candidate, varies="args.fake", profile=LOAD)
+
+
+def wired(folder: Path, *wrapped: str, pairs: Sequence[ArmPair] | None = None, **more: Any) -> LocalWiring:
+    """Return a session on the fake engine in which a project wraps some arms, once its pairs were checked."""
     options = GateOptions(
         engine_python=Path(sys.executable), engine_command=("python", "-m", "pytest_specgate.testing.fake_vllm"),
         results=folder / "results", rounds=None, start_limit_s=20.0, baselines=folder / "baselines",
+        host_class="here",
     )  # fmt: skip
 
     def change(arm: Arm, command: Sequence[str]) -> ChangedCommand | None:
-        return ChangedCommand((*before, *command), "a hook") if before and arm.name == "off" else None
+        return ChangedCommand(("nice", *command), "a hook") if arm.name in wrapped else None
 
-    hooks = dataclasses.replace(no_hooks(), change=change)
-    wiring = LocalWiring(
-        options, root=folder, say=lambda _: None, hooks=hooks, environment={
-            "SPECGATE_STATE_DIR": str(folder), "PATH": os.environ["PATH"],
-        },
-    )  # fmt: skip
-    off = Arm("off", model="tiny", args={"fake": {}})
-    load = RequestProfile(input_tokens=8, output_tokens=2, requests={1: 10})
-    seed = off.vary("seed", args={"fake": {"seed": 1}})
-    wiring.check([ArmPair(reference=off, candidate=seed, varies="args.fake", profile=load)])
+    hooks = dataclasses.replace(no_hooks(), change=change, changes=bool(wrapped), **more)
+    environment = {"SPECGATE_STATE_DIR": str(folder), "PATH": os.environ["PATH"]}
+    wiring = LocalWiring(options, root=folder, say=lambda _: None, hooks=hooks, environment=environment)
+    wiring.check([paired(SEED)] if pairs is None else pairs)
     return wiring
 
 
-def test_calibrations_and_baselines_do_not_cross_a_change(tmp_path: Path) -> None:
-    """What the project makes of its commands belongs to what every server of the session is given."""
-    plain, nice = wired(tmp_path)._settings, wired(tmp_path, "nice")._settings
+def test_a_change_belongs_to_its_arm(tmp_path: Path) -> None:
+    """A session tells which arm it is of, and a calibration knows that of its own arm only."""
+    plain, nice = wired(tmp_path), wired(tmp_path, "seed")
 
-    assert "changed_commands" not in plain
-    assert nice == {**plain, "changed_commands": ["nice {command}", "{command}"]}
+    assert plain._settings_of([OFF, SEED]) == plain._settings == nice._settings_of([OFF])
+    assert nice._settings_of([OFF, SEED]) == {**plain._settings, "changed_commands": {"seed": "nice {command}"}}
+    assert nice._settings_of_arm(OFF) == plain._settings
+    assert nice._settings_of_arm(SEED) == {**plain._settings, "changed_command": "nice {command}"}
+
+
+def test_calibrations_do_not_cross_a_change_of_their_own_arm(tmp_path: Path) -> None:
+    """That of the other arm of a pair is none of their business."""
+    plain, nice = wired(tmp_path), wired(tmp_path, "seed")
+    book = plain._noise_file.load()
+    for arm in (OFF, SEED):
+        book = book.with_window(arm, LOAD, WINDOW, settings=plain._settings_of_arm(arm))
+    plain._noise_file.save(book)
+
+    assert [noise.arm for noise in plain.noise((OFF, SEED), LOAD)] == ["off", "seed"]
+    assert [noise.arm for noise in nice.noise((OFF, SEED), LOAD)] == ["off"]
+
+
+def test_baselines_do_not_cross_a_swap_of_the_arms(tmp_path: Path) -> None:
+    """Which side is wrapped belongs to what a pair compares, and other pairs of the session do not."""
+    one, other = wired(tmp_path, "seed"), wired(tmp_path, "off")
+    more = wired(tmp_path, "seed", "more", pairs=[paired(SEED), paired(MORE)])
+    plain, pair = wired(tmp_path), paired(SEED)
+    found = [definition_of(pair, session._settings_of([OFF, SEED, MORE])) for session in (one, other, more, plain)]
+
+    assert found[0] == found[2] == {**found[3], "settings": {**plain._settings, COMMANDS: {"candidate": NICE}}}
+    assert found[1] == {**found[3], "settings": {**plain._settings, COMMANDS: {"reference": NICE}}}
+    assert COMMANDS not in str(found[3])
+
+
+def test_an_attempt_does_not_depend_on_other_pairs(tmp_path: Path) -> None:
+    """A pair alone is the next attempt of the same pair among others, whatever wraps the arms of these."""
+    session = wired(tmp_path, "more", pairs=[paired(SEED), paired(MORE)])
+    engine = session._engine(tmp_path)
+    found = []
+    for name, pairs in (("first", (paired(SEED), paired(MORE))), ("second", (paired(SEED),))):
+        folder = tmp_path / "results" / name
+        folder.mkdir(parents=True)
+        found.append(session._history.facts(WindowPlan(pairs, ()), engine, record=folder / "record.json"))
+
+    assert [COMMANDS in facts.settings for facts in found] == [True, False]
+    assert [facts.attempt for facts in found] == [1, 2]
+
+
+def test_a_server_is_refused_on_a_refused_machine(tmp_path: Path) -> None:
+    """A test that asks for one itself measures as well as a gate."""
+    session = wired(tmp_path, vetoes=lambda _: ("not here",))
+    with pytest.raises(InvalidError) as caught:
+        session.server(OFF)
+
+    assert str(caught.value) == "INVALID (host-vetoed): nothing is measured on this host: not here"

@@ -57,6 +57,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "unit": ({"unit": "ms"}, "AddedMetric.unit: input should be 's', 'tokens/s'"),
     "direction": ({"better": "neither"}, "AddedMetric.better: input should be 'higher' or 'lower', got 'neither'"),
     "formula": ({"formula": ""}, "AddedMetric.formula: string should have at least 1 character"),
+    "bidi": ({"label": "a\u202eb"}, "U+202E is a character that nobody sees: leave it out"),
+    "unseen": ({"formula": "a\u200bb"}, "U+200B is a character that nobody sees: leave it out"),
     "escape": ({"label": "a\x1b[2Jb"}, "AddedMetric.label: string should match pattern"),
     "function": ({"compute": 0.25}, "AddedMetric.compute: input should be callable, got 0.25"),
     "series": ({"series": ("vllm:x{a}",)}, "'vllm:x{a}' is no name of a series: write it as /metrics has it"),
@@ -97,6 +99,11 @@ def test_metrics_are_put_together_by_name() -> None:
         ([added("one")], "metric one is added twice: one name, one metric"),
         ([added("ttft_p50_s", unit="share")], "metric ttft_p50_s would be stored as ttft_p50_s, as ttft_p50 is"),
         ([added("one_s", unit="share")], "metric one_s would be stored as one_s, as one is: rename it"),
+        (
+            [added("two", label="TTFT  p50")],
+            "metric two would be shown as 'TTFT  p50', as ttft_p50 is: give it another",
+        ),
+        ([added("two", label="One")], "metric two would be shown as 'One', as one is: give it another label"),
     ],
 )
 def test_what_cannot_stand_beside_the_others_is_refused(further: list[Any], sentence: str) -> None:
@@ -136,6 +143,8 @@ class _Skipped(BaseException):
         (lambda _: float("nan"), "its function returned nan, which no metric can be"),
         (lambda _: float("inf"), "its function returned inf, which no metric can be"),
         (lambda _: np.float64("-inf"), "its function returned -inf, which no metric can be"),
+        (lambda _: 1e308, "its function returned 1e+308, and more than 1e+15 is no measurement"),
+        (_raising(ValueError("\udc80")), "its function failed: ValueError: \\udc80"),
         (lambda _: -0.1, "its function returned -0.1, which no metric can be"),
         (lambda _: 10**400, "its function failed: OverflowError: int too large to convert to float"),
         (lambda _: 1 / 0, "its function failed: ZeroDivisionError: division by zero"),

@@ -329,6 +329,16 @@ def test_long_texts_are_cut() -> None:
     assert lines[1].endswith('..." (reference only) [log:x]')
 
 
+def test_long_values_are_shown_from_where_they_differ() -> None:
+    """Two that look alike where they are cut would tell nobody what to look for."""
+    values = [f"{'word ' * 30}{end} {'more ' * 30}" for end in ("one", "two")]
+    (_, line) = difference_lines(DifferenceReport((Difference("started_as", "undeclared", *values),)))[::-1]
+
+    assert line.startswith("undeclared          started_as: ...word ")
+    assert "word one more" in line
+    assert "word two more" in line
+
+
 def test_a_line_printed_more_often_says_how_often() -> None:
     """Both arms print it."""
     (line,) = difference_lines(DifferenceReport((Difference("log:x", "engine-induced", 1, 3, line="text"),)))

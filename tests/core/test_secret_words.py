@@ -65,3 +65,23 @@ def test_short_values_of_inherited_variables_are_no_secrets() -> None:
     environment = {"A_TOKEN": "longenough", "B_TOKEN": "short", "HOME": "/home/longenough"}
 
     assert secrets_of_environment(environment) == {"longenough"}
+
+
+@pytest.mark.parametrize(
+    ("text", "secrets", "shown"),
+    [
+        ("export MY_TOKEN=x; exec vllm", {"x"}, "export MY_TOKEN=[redacted]; exec vllm"),
+        ("set MY_TOKEN=ab&& exec vllm --api-key 'c d'", {"ab", "c d"},
+         "set MY_TOKEN=[redacted]&& exec vllm --api-key '[redacted]'"),
+        ("exec bash -c 'export MY_TOKEN=ab; vllm'", {"ab"}, "exec bash -c 'export MY_TOKEN=[redacted]; vllm'"),
+        ("don't MY_TOKEN=ab; vllm", {"ab"}, "don't MY_TOKEN=[redacted]; vllm"),
+        ("exec vllm --api-key a\\ b", {"a b"}, "[redacted]"),
+        ("MY_TOKEN=abcdefgh exec vllm", {"abcdefgh", "abcdefgh exec vllm"}, "MY_TOKEN=[redacted]"),
+        ("cd /tmp && exec vllm --seed 3", set(), "cd /tmp && exec vllm --seed 3"),
+    ],
+    ids=["export", "options", "nested", "open", "escaped", "first", "none"],
+)  # fmt: skip
+def test_secrets_in_the_text_of_a_shell_are_found(text: str, secrets: set[str], shown: str) -> None:
+    """A value ends where a command does; what cannot be cut out of the text takes all of it along."""
+    assert secrets_of_words(["bash", "-c", text]) == secrets
+    assert redacted_words(["bash", "-c", text]) == ["bash", "-c", shown]

@@ -65,6 +65,15 @@ def test_other(): pass
 def test_plain(): pass
 """
 
+_RESETS_THE_STATUS: Final = """
+import pytest
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    session.exitstatus = 0
+"""
+
 _MIXED: Final = """\
     ON = pair(arm("off"), arm("on", seed=1), rounds=1)
     SURE = not_worse("output_throughput", at=1, margin="97%", noise=noise_floor("95%", source="a made-up figure"))
@@ -110,6 +119,14 @@ _MIXED: Final = """\
 
     @gate(ON, SURE)
     def test_left_out(absent): pass
+
+
+    @gate(ON, SURE)
+    def test_leaves(): pytest.skip("not today")
+
+
+    @gate(ON, SURE)
+    def test_gives_up(): pytest.xfail("known")
     """
 
 _BASELINE: Final = """\
@@ -131,7 +148,7 @@ def _run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 @pytest.fixture(scope="module")
 def mixed(new_gate_folder: Callable[[], GateFolder]) -> GateRun:
-    """Five gates on one window: judged, undecided, with a broken fixture, in part, skipped by a fixture."""
+    """Seven gates on one window: judged, undecided, with a broken fixture, in part, skipped, given up by their body."""
     gates = new_gate_folder()
     gates.write("test_mixed.py", _MIXED)
     return gates.run("--specgate-inconclusive=skip", "--specgate-require-gates=2")
@@ -236,6 +253,14 @@ def test_required_gates_that_are_not_there_fail_the_run(
     result.stdout.fnmatch_lines([f"--specgate-require-gates=1 is not met: {rest}"])
 
 
+def test_no_plugin_makes_a_refused_run_green(pytester: pytest.Pytester) -> None:
+    """An exit status of 0 that another plugin sets at the very end stands beside no shortage of judged gates."""
+    pytester.makeconftest(_RESETS_THE_STATUS)
+
+    assert _run(pytester).ret == pytest.ExitCode.OK
+    assert _run(pytester, "--specgate-require-gates=1").ret == pytest.ExitCode.TESTS_FAILED
+
+
 def test_listing_tests_needs_no_verdict(pytester: pytest.Pytester) -> None:
     """`--collect-only` of an editor is no failure where gates are required by the ini file."""
     pytester.makeini("[pytest]\nspecgate_require_gates = 3\n")
@@ -251,6 +276,14 @@ def test_a_plan_needs_no_verdict(pytester: pytest.Pytester) -> None:
     assert _run(pytester, "--specgate-plan").ret == pytest.ExitCode.OK
     assert typed.ret == pytest.ExitCode.USAGE_ERROR
     typed.stderr.fnmatch_lines(["ERROR: --specgate-plan judges nothing, and --specgate-require-gates wants gates*"])
+
+
+def test_a_plan_tells_the_most_silent_of_a_veto(pytester: pytest.Pytester) -> None:
+    """That nothing would be measured on this host belongs to the answer that was asked for, also under -qq."""
+    pytester.makeconftest("def pytest_specgate_veto_host(): return 'this is no host for measuring'")
+    result = _run(pytester, "--specgate-plan", "-qq")
+
+    result.stdout.fnmatch_lines(["specgate: nothing would be measured on this host: this is no host for measuring"])
 
 
 @pytest.mark.parametrize("text", ["", "-1", "two", "1.5"])
@@ -278,7 +311,7 @@ def test_what_measures_one_test_again_requires_none(pytester: pytest.Pytester) -
 
 def test_gates_are_counted_by_what_became_of_them(mixed: GateRun) -> None:
     """Undecided, skipped, in part and broken ones are not judged, and the summary has them all."""
-    sentence = "1 of 5 gates judged: 1 in part, 1 without a verdict, 1 undecided, 1 skipped\n"
+    sentence = "1 of 7 gates judged: 1 in part, 1 without a verdict, 1 undecided, 3 skipped\n"
 
     assert f"--specgate-require-gates=2 is not met: {sentence}" in mixed.summary
 
@@ -288,7 +321,14 @@ def test_a_gate_that_was_not_set_up_is_not_judged(mixed: GateRun) -> None:
     case = mixed.cases["test_set_up_badly[c1-output_throughput-not_worse]"]
 
     assert (case.outcome, "no such thing" in str(case.failure)) == (None, True)
-    assert "5 of 7 thresholds judged: 3 PASS, 2 INCONCLUSIVE\n" in mixed.summary
+    assert "5 of 9 thresholds judged: 3 PASS, 2 INCONCLUSIVE\n" in mixed.summary
+
+
+@pytest.mark.parametrize("test", ["test_leaves", "test_gives_up"])
+def test_a_body_that_gives_up_takes_its_pass_with_it(test: str, mixed: GateRun) -> None:
+    """`pytest.skip` and `pytest.xfail` in a body end no gate as judged: its test is reported as skipped, or xfailed."""
+    assert mixed.cases[f"{test}[c1-output_throughput-not_worse]"].failure is None
+    assert (mixed.counts["skipped"], mixed.counts["xfailed"]) == (4, 1)
 
 
 def test_an_error_after_a_verdict_is_extra(mixed: GateRun) -> None:

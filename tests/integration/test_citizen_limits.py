@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_specgate import Arm
+from pytest_specgate.options import read_options
+from pytest_specgate.session import GateSession
 from pytest_specgate.time_limits import limit_explained
 
 if TYPE_CHECKING:
@@ -58,6 +62,20 @@ def test_what_came_of_an_alarm_is_no_other_error(alarm: list[BaseException]) -> 
     alarm.append(pytest.fail.Exception("Timeout"))
     with pytest.raises(pytest.fail.Exception, match=r"^Timeout: "), limit_explained():
         _made_into_an_error()
+
+
+def test_an_alarm_while_a_server_starts_is_explained(alarm: list[BaseException], pytester: pytest.Pytester) -> None:
+    """A limit that the server of a test breaks is a sentence with its own remedy, and no traceback."""
+    alarm.append(pytest.fail.Exception("Timeout (>1.0s) from pytest-timeout."))
+    wiring: Any = SimpleNamespace(server=lambda _: signal.raise_signal(signal.SIGALRM))
+    options = read_options(pytester.parseconfig(), environment={})
+    session = GateSession(options, wiring, company="", say=print)
+    with pytest.raises(
+        pytest.fail.Exception, match=r"^Timeout .*: a server starts .*--specgate-start-limit$"
+    ) as caught:
+        session.server(Arm("off", model="m"))
+
+    assert not caught.value.pytrace
 
 
 @pytest.mark.parametrize("error", [pytest.exit.Exception("enough"), TimeoutError("mine")])

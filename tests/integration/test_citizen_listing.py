@@ -29,6 +29,10 @@ import sys
 def pytest_unconfigure():
     print("LOADED", *sorted(sys.modules))
 """
+_ODD_PROPERTIES: Final = """
+def test_odd(request):
+    request.node.user_properties += [("one",), {"a": 1, "b": 2}]
+"""
 _INTERNALS: Final = re.compile(r"pytest\.|_pytest|FixtureRequest|request\.param|callspec|->|\bself\b|:class:|Iterator")
 
 
@@ -98,6 +102,20 @@ def test_options_are_unset_where_nobody_sets_them(pytester: pytest.Pytester) -> 
 
     assert [option.flag for option in OPTIONS if config.getoption(option.ini) is not None] == []
     assert [option.ini for option in OPTIONS if config.getini(option.ini) is not None] == []
+
+
+def test_a_plain_run_may_have_odd_properties(pytester: pytest.Pytester) -> None:
+    """What tests without gates put into their junit properties breaks no run into which the plugin was installed."""
+    pytester.makepyfile(_ODD_PROPERTIES)
+
+    pytester.runpytest_inprocess("-p", "no:xdist").assert_outcomes(passed=1)
+
+
+def test_what_was_not_collected_is_told_first(pytester: pytest.Pytester) -> None:
+    """A file that cannot be collected beside `--specgate-calibrate` is status 2, and no mistake in options."""
+    pytester.makepyfile("import no_such_module")
+
+    assert pytester.runpytest_inprocess("--specgate-calibrate").ret == pytest.ExitCode.INTERRUPTED
 
 
 def test_the_page_about_other_plugins_quotes_what_is_said() -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
 import pytest
+
+from pytest_specgate import Arm, distributed
+from pytest_specgate.fixtures import session_of
+from pytest_specgate.session_end import summary_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +57,10 @@ _CRASHES: Final = """\
     PAIR = pair(arm("off"), arm("on", seed=1), rounds=1)
 
 
+    @gate(PAIR, at_least("output_throughput", at=1, limit="0.1 tokens/s"))
+    def test_before(): pass
+
+
     @measured(PAIR)
     def test_crashes():
         import os
@@ -86,6 +96,15 @@ def one_worker(new_gate_folder: Callable[[], GateFolder]) -> GateRun:
     gates = new_gate_folder()
     gates.write("test_one.py", _ONE_WORKER)
     return gates.run("-n", "1", "--specgate-rounds=1", "--specgate-require-gates=4")
+
+
+@pytest.fixture(scope="module")
+def crashed(new_gate_folder: Callable[[], GateFolder]) -> GateRun:
+    """A worker that dies in the second test of its window, with two gates required."""
+    gates = new_gate_folder()
+    gates.write("test_crash.py", _CRASHES)
+    options = ["--specgate-require-gates=2", "--specgate-markdown=out.md"]
+    return gates.run("-n", "1", *options, engine=gates.recorded_engine())
 
 
 def test_two_workers_are_one_usage_error(gate_folder: GateFolder) -> None:
@@ -163,16 +182,54 @@ def test_a_plan_is_refused(gate_folder: GateFolder) -> None:
     assert "--specgate-plan runs no test, and workers wait for some: use -n 0" in run.output
 
 
-def test_a_window_is_not_measured_again_for_a_worker_that_died(gate_folder: GateFolder) -> None:
+def test_a_window_is_not_measured_again_for_a_worker_that_died(crashed: GateRun) -> None:
     """A crash in a test of a window fails its other tests at once, each with the test that did it; others run."""
-    gate_folder.write("test_crash.py", _CRASHES)
-    run = gate_folder.run("-n", "1", engine=gate_folder.recorded_engine())
     sentence = "the xdist worker that measured this window died in test_crash.py::test_crashes"
 
-    assert sentence in str(run.cases["test_gate[c1-output_throughput-not_worse]"].failure)
-    assert run.cases["test_plain"].failure is None
-    assert [word for word, _ in run.lifetimes].count("began") == 2
-    assert run.exit_code == 1
+    assert sentence in str(crashed.cases["test_gate[c1-output_throughput-not_worse]"].failure)
+    assert crashed.cases["test_plain"].failure is None
+    assert [word for word, _ in crashed.lifetimes].count("began") == 2
+    assert crashed.exit_code == 1
+
+
+def test_what_a_worker_judged_before_it_died_stays_judged(crashed: GateRun) -> None:
+    """The process that starts workers has heard of a PASS: no gate is called "not run" that ran."""
+    told = "judged by an xdist worker that died later, its tables with it: 1 PASS\n"
+
+    report = (crashed.folder / "out.md").read_text(encoding="utf-8")
+
+    assert "\nPASS by an xdist worker that died later: its figures are lost\n" in report
+    assert told in crashed.summary
+    assert "--specgate-require-gates=2 is not met: 1 of 2 gates judged: 1 without a verdict\n" in crashed.summary
+
+
+def test_a_worker_that_nobody_replaces_is_told_of(pytester: pytest.Pytester) -> None:
+    """What it judged is known by the process that started it; how many gates there were, by nobody any more."""
+    config = pytester.parseconfigure("--specgate-require-gates=2")
+    told = [("specgate_outcome", "PASS"), ("specgate_reason", "")]
+    report = SimpleNamespace(
+        node=SimpleNamespace(config=config), nodeid="test_x.py::test_x", user_properties=told, skipped=False
+    )
+    distributed.note_verdict(report)
+    distributed.note_crash(config, "test_x.py::test_crash")
+
+    assert summary_lines(config) == [
+        "judged by an xdist worker that died later, its tables with it: 1 PASS",
+        "--specgate-require-gates=2 is not met: the xdist worker that counted gates died",
+    ]
+
+
+def test_a_worker_whose_controller_was_killed_boots_no_more(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for what it would measure: it stops as at Ctrl-C, before the next server."""
+    config = pytester.parseconfigure("-p", "no:xdist", "--specgate-engine-command=python -c pass")
+    vars(config)["workerinput"] = {"workercount": 1}
+    monkeypatch.setattr(distributed, "_PROCESSES", (os.getpid(), 0))
+    with pytest.raises(KeyboardInterrupt, match="the process that started this xdist worker has died"):
+        session_of(config).server(Arm("off", model="m"))
+
+    assert not (pytester.path / "specgate-results").exists()
 
 
 def test_a_first_failure_that_is_one_too_many_leaves_no_server(gate_folder: GateFolder) -> None:

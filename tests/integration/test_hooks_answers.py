@@ -32,7 +32,11 @@ class Project:
         self.manager.add_hookspecs(hookspecs)
         self.cleanups: list[Callable[[], None]] = []
         self.config: Any = SimpleNamespace(
-            hook=self.manager.hook, rootpath=Path("/project"), stash=pytest.Stash(), add_cleanup=self.cleanups.append
+            pluginmanager=self.manager,
+            hook=self.manager.hook,
+            rootpath=Path("/project"),
+            stash=pytest.Stash(),
+            add_cleanup=self.cleanups.append,
         )
 
     def plugin(self, name: str = "/project/conftest.py", **hooks: Any) -> None:
@@ -52,6 +56,10 @@ def project() -> Iterator[Project]:
     made = Project()
     yield made
     made.close()
+
+
+class _Skipped(BaseException):
+    """As pytest's own outcomes are: no `Exception`."""
 
 
 def raising(error: BaseException) -> Callable[[], Any]:
@@ -108,12 +116,34 @@ def test_metrics_that_cannot_be_added_stop_the_session(
     assert str(caught.value) == f"pytest_specgate_metrics of conftest.py: {sentence}"
 
 
-def test_a_mistake_in_the_code_of_a_hook_keeps_its_traceback(project: Project) -> None:
-    """Whoever wrote it needs the line."""
-    project.plugin(metrics=raising(NameError("METRICZ")))
-
-    with pytest.raises(NameError, match="METRICZ"):
+@pytest.mark.parametrize("early", [True, False])
+def test_a_hook_that_fails_stops_the_session_with_its_place(project: Project, early: bool, tmp_path: Path) -> None:
+    """Whoever wrote it needs the line; pytest.skip() in a conftest.py that is found late must not skip its folder."""
+    file = tmp_path / "conftest.py"
+    file.write_text("import pytest\ndef fail():\n    pytest.skip('not today')\n")
+    names: dict[str, Any] = {}
+    exec(compile(file.read_text(), file, "exec"), names)
+    project.config.rootpath = tmp_path
+    if not early:
         take_metrics(project.config)
+    with pytest.raises(pytest.UsageError) as caught:  # noqa: PT012  - which of the two lines fails is what is tested
+        project.plugin(f"{file}", metrics=names["fail"])
+        take_metrics(project.config)
+
+    assert str(caught.value) == "pytest_specgate_metrics of conftest.py failed at conftest.py:3: Skipped: not today"
+
+
+def test_a_session_inside_another_knows_its_own_metrics_only(project: Project) -> None:
+    """As where pytest is run by a test of a plugin, in one process; the outer one's are known again after it."""
+    project.plugin(metrics=lambda: [METRIC])
+    take_metrics(project.config)
+    inner = Project()
+    take_metrics(inner.config)
+    inside = added_definitions()
+    inner.close()
+
+    assert inside == ()
+    assert [one.name for one in added_definitions()] == ["waits"]
 
 
 def test_a_command_is_asked_for_once_and_changed(project: Project) -> None:
@@ -166,8 +196,10 @@ def test_the_same_command_is_no_change(project: Project) -> None:
         (lambda: ["a\0", "{port}"], "returned a command with a zero byte in it for arm k4"),
         (lambda: ["nice"], "returned a command without {port}, on which nobody could find the server, for arm k4"),
         (raising(KeyError("k4")), "failed for arm k4: KeyError: 'k4'"),
+        (raising(_Skipped("not here")), "failed for arm k4: _Skipped: not here"),
+        (raising(ValueError("\ud800")), "failed for arm k4: ValueError: \\ud800"),
     ],
-    ids=["text", "number", "empty", "blank", "zero", "no_port", "raises"],
+    ids=["text", "number", "empty", "blank", "zero", "no_port", "raises", "skips", "surrogate"],
 )
 def test_what_is_no_command_is_one_sentence(project: Project, answer: Callable[[], Any], problem: str) -> None:
     """It names the hook, whose it is, and the arm."""
@@ -192,10 +224,6 @@ def test_every_reason_against_a_machine_is_told(project: Project) -> None:
 
     assert found == ("token=[redacted] n1", "wrong partition")
     assert facts == {"gpus": ["A"]}
-
-
-class _Skipped(BaseException):
-    """As pytest's own outcomes are: no `Exception`."""
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import traceback
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +13,15 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from pytest_specgate.reporting.layout import Detail, View
-from pytest_specgate.translate import Teller, shorten_crash, show_summary, status_word, view_of
+from pytest_specgate.translate import (
+    Teller,
+    property_of,
+    shorten_crash,
+    show_summary,
+    status_word,
+    view_of,
+    without_notes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,6 +76,7 @@ class Config:
     log_cli: bool = False
     tty: bool = True
     worker: bool = False
+    blocked: tuple[str, ...] = ()
     writer: Writer = dataclasses.field(default_factory=Writer)
 
     def __post_init__(self) -> None:
@@ -78,12 +88,15 @@ class Config:
         """Return how much is to be said."""
         return self.verbosity
 
-    def getoption(self, name: str) -> object:
-        """Return an option."""
-        return {"capture": self.capture, "log_cli_level": None}[name]
+    def getoption(self, name: str, default: object) -> object:
+        """Return an option; of a plugin that is blocked, there is none."""
+        found: dict[str, object] = {} if name.partition("_")[0] in self.blocked else {"capture": self.capture}
+        return found.get(name, default)
 
     def getini(self, name: str) -> object:
         """Return a setting."""
+        if "log" in self.blocked:
+            raise ValueError(name)
         return {"log_cli": self.log_cli}[name]
 
     def get_terminal_writer(self) -> Writer:
@@ -151,7 +164,14 @@ def test_a_worker_has_no_terminal(out: Path) -> None:
 
 @pytest.mark.parametrize(
     "config",
-    [Config(tty=False), Config(capture="no"), Config(capture="tee-sys"), Config(log_cli=True), Config(verbosity=1)],
+    [
+        Config(tty=False),
+        Config(capture="no"),
+        Config(capture="tee-sys"),
+        Config(blocked=("capture",)),
+        Config(log_cli=True),
+        Config(verbosity=1),
+    ],
     ids=str,
 )
 def test_who_gets_every_step_as_a_line(config: Config, out: Path) -> None:
@@ -160,6 +180,14 @@ def test_who_gets_every_step_as_a_line(config: Config, out: Path) -> None:
         pass
 
     assert show is None
+
+
+def test_what_writes_no_logs_is_in_nobody_s_way(out: Path) -> None:
+    """Under `-p no:logging` there are no settings of logs, and a line may move."""
+    with watching(Config(blocked=("log",)), out) as (_, show):
+        pass
+
+    assert show is not None
 
 
 def test_a_dumb_terminal_gets_lines(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,6 +294,23 @@ def test_a_failure_without_a_place_stays(longrepr: object) -> None:
     shorten_crash(report)
 
     assert report.longrepr is longrepr
+
+
+def test_an_interrupt_of_one_line_leaves_its_notes_to_reports() -> None:
+    """An interrupt stands between exclamation marks in pytest, and what it means is told in full elsewhere."""
+    interrupt = KeyboardInterrupt("enough")
+    interrupt.add_note("what was measured so far is in record.json")
+    kept = without_notes(interrupt)
+
+    assert traceback.format_exception_only(interrupt) == ["KeyboardInterrupt: enough\n"]
+    assert (kept.args, kept.__notes__) == (("enough",), ["what was measured so far is in record.json"])
+
+
+@pytest.mark.parametrize("odd", [("one",), {"a": 1, "b": 2}, "ab", 7, None, (["unhashable"], 1)], ids=repr)
+def test_a_property_is_found_among_anything(odd: object) -> None:
+    """Tests of others put into their properties what they like, and ours are found all the same."""
+    assert property_of([odd, ("specgate_load", "c=8")], "specgate_load") == "c=8"
+    assert property_of([odd], "specgate_load") is None
 
 
 def test_a_metric_of_nobody_is_no_error() -> None:

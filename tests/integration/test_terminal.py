@@ -197,6 +197,7 @@ def test_ctrl_c_erases_the_line(gate_folder: GateFolder) -> None:
     assert status == pytest.ExitCode.INTERRUPTED
     assert any(line.startswith("specgate: interrupted; what was measured so far is in ") for line in lines)
     assert not any("c=1, 50 requests" in line for line in lines)
+    assert any(line.strip("!") == " KeyboardInterrupt " for line in lines)
 
 
 @pytest.mark.parametrize(

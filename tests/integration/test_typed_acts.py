@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.adapters.storage import load_record
+from pytest_specgate.options import read_options
 from tests.integration.conftest import FAKE_ENGINE
 
 if TYPE_CHECKING:
@@ -124,6 +125,13 @@ def test_a_plan_says_that_nothing_was_judged(gate_folder: GateFolder) -> None:
 
     assert run.exit_code == 0, run.output
     assert "nothing was started, and nothing judged" in run.output
+
+
+def test_a_plan_may_be_typed_in_a_file_of_arguments(pytester: pytest.Pytester) -> None:
+    """`@args.txt` on the command line counts as typed, as do the files that such a file names."""
+    pytester.makefile(".txt", args="@more.txt", more="-q\n--specgate-plan")
+
+    assert read_options(pytester.parseconfig("@args.txt"), environment={}).plan
 
 
 def test_a_plan_and_a_calibration_exclude_each_other(gate_folder: GateFolder) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_specgate.core import counters
 from pytest_specgate.core.added_metrics import AddedMetric, MetricFunctions
+from pytest_specgate.core.judge import judge
 from pytest_specgate.window import WindowPlan, measure
 
 if TYPE_CHECKING:
@@ -58,16 +59,22 @@ def test_a_project_that_adds_none_stores_none(world: World, declare: type[Declar
     assert [point.added for boot in record.boots for point in boot.points] == [{}] * 4
 
 
-def test_a_changed_command_is_a_difference_of_the_servers(world: World, declare: type[Declare]) -> None:
-    """Where only one arm is started otherwise, every verdict of the pair says so."""
+def test_a_changed_command_of_one_arm_is_a_second_variable(world: World, declare: type[Declare]) -> None:
+    """Nobody has declared it: the window ends after a round, INVALID by default, unless the pair allows it."""
     plain = world.facts
     world.facts = lambda arm: {  # type: ignore[method-assign]  # an engine that a project wraps
         **plain(arm), **({"changed_command": "nice {command}"} if arm.name == "k4" else {}),
     }  # fmt: skip
-    record = world.measure(declare.pair(None, 4))
-    (pair,) = record.pairs
-    found = {one["id"]: one for one in pair.differences or ()}
+    pair = declare.pair(None, 4, rounds=3)
+    allowed = dataclasses.replace(pair, allow_engine_differences={"started_as": "looked at"})
+    gates = [declare.gate(one) for one in (pair, allowed)]
+    record, other = (measure(WindowPlan((gate.pair,), (gate,)), world.ports()) for gate in gates)
+    [verdict], [accepted] = (judge(gate, one) for gate, one in zip(gates, (record, other), strict=True))
+    (told,) = record.pairs
+    found = {one["id"]: one for one in told.differences or ()}
 
-    assert found["started_as"]["kind"] == "engine-induced"
-    assert found["started_as"]["candidate"] == "nice {command}"
+    assert (found["started_as"]["kind"], found["started_as"]["candidate"]) == ("undeclared", "nice {command}")
     assert record.engine["k4"]["changed_command"] == "nice {command}"
+    assert (verdict.outcome, verdict.reason, len(record.boots)) == ("INVALID", "engine-differences", 2)
+    assert verdict.detail == 'undeclared          started_as: (absent) -> "nice {command}"'
+    assert accepted.outcome != "INVALID"
