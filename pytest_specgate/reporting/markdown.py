@@ -24,6 +24,7 @@ from pytest_specgate.reporting.messages import window_lines
 from pytest_specgate.reporting.outputs import outputs_in_short
 from pytest_specgate.reporting.reasons import reasons
 from pytest_specgate.reporting.tables import kind_words
+from pytest_specgate.reporting.window_pairs import pair_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -142,7 +143,8 @@ def _identities(report: SessionReport) -> Iterator[_Part]:
     lines = []
     for number, window in enumerate(report.windows, 1):
         place = f"window {number}: " if len(report.windows) > 1 else ""
-        lines += [f"* {place}{prose(pair.title)}: {prose(_identity(pair, window))}" for pair in window.pairs]
+        named = zip(window.pairs, pair_names([window])[0], strict=True)
+        lines += [f"* {place}{prose(name)}: {prose(_identity(pair, window))}" for pair, name in named]
     for one in report.unmeasured:
         what = f"{', '.join(one.pairs)}: not measured" if one.pairs else "a record was not read"
         lines.append(f"* {prose(what)}: {prose(one.message)}")
