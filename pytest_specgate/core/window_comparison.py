@@ -368,8 +368,9 @@ def _unproved(both: _Both) -> list[str]:
 def _notes(both: _Both, *, mode: Mode, twice: bool) -> Iterator[str]:
     if twice or len({*map(window_id, both.windows)}) == 1:
         yield SAME_TWICE
-    for window, arms in zip(_WINDOWS, _alone_in(both), strict=True):
-        if arms:
+    common = {arm.name for arm, _ in both.arms}
+    for window, record in zip(_WINDOWS, both.windows, strict=True):
+        if arms := [arm.name for arm in record.arms if arm.name not in common]:
             yield f"only in the {window} window: {', '.join(arms)}"
     yield from _builds(both)
     if any(len(record.boots_of(arm.name)) == 1 for record in both.windows for arm, _ in both.arms):
@@ -377,11 +378,6 @@ def _notes(both: _Both, *, mode: Mode, twice: bool) -> Iterator[str]:
     if mode == "absolute":
         free = [arm.name for arm, _ in both.arms if not both.guards_of(arm.name) and not both.watched(arm.name)]
         yield from (f"{arm} is held against no other arm: nothing tells whether the machine moved" for arm in free)
-
-
-def _alone_in(both: _Both) -> list[list[str]]:
-    common = {arm.name for arm, _ in both.arms}
-    return [[arm.name for arm in record.arms if arm.name not in common] for record in both.windows]
 
 
 def _builds(both: _Both) -> Iterator[str]:
