@@ -327,7 +327,7 @@ def _metric_cells(both: _Both, cell: Cell, rounds: Sequence[Sequence[_Round]], c
     for name, row in rows().items():
         if cell.mode == "relative" and (not row.gated or row.unit == "events"):
             continue
-        found = [_window_values(one, row, record) for one, record in zip(rounds, both.windows, strict=True)]
+        found = _values(both, rounds, row)
         known = [one for one in found if isinstance(one, Values)]
         if not known and name not in claims.margins:
             continue
@@ -344,6 +344,11 @@ def _metric_cells(both: _Both, cell: Cell, rounds: Sequence[Sequence[_Round]], c
                 yield dataclasses.replace(filled, problem=apart)
             continue
         yield dataclasses.replace(filled, reference=known[0], candidate=known[1], apart=apart)
+
+
+def _values(both: _Both, rounds: Sequence[Sequence[_Round]], row: Metric) -> list[Values | str]:
+    """Return the figures of both windows, or why there are none."""
+    return [_window_values(one, row, record) for one, record in zip(rounds, both.windows, strict=True)]
 
 
 def _window_values(rounds: Sequence[_Round], row: Metric, record: WindowRecord) -> Values | str:
