@@ -99,8 +99,8 @@ def pytest_specgate_veto_host(config: pytest.Config, facts: Mapping[str, JsonVal
 
     It is asked once, when the first window of the session is to be measured or calibrated. Where any answer is a
     reason, nothing is measured: every test of a gate and every ``@measured`` test fails with all the reasons, and none
-    is skipped; `vllm_server` starts nothing. With ``--specgate-plan`` and ``--collect-only`` the reasons are told, and nothing fails. A hook that
-    raises refuses as well: nobody knows then what it would have said.
+    is skipped; `vllm_server` starts nothing. With ``--specgate-plan`` and ``--collect-only`` the reasons are told, and
+    nothing fails. A hook that raises refuses as well: nobody knows then what it would have said.
 
     Args:
         config: of the pytest session.

@@ -81,7 +81,10 @@ def take_metrics(config: pytest.Config) -> None:
         # In the process of another run, whose metrics are none of this one's.
         stack.enter_context(metrics.with_added(()))
     # Historic: it hears of the plugins that are there first, then of each that comes.
-    config.pluginmanager.register(_Metrics(config, stack), "specgate-metrics")
+    try:
+        config.pluginmanager.register(_Metrics(config, stack), "specgate-metrics")
+    except pytest.Collector.CollectError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +121,11 @@ def _know(config: pytest.Config, stack: contextlib.ExitStack, given: object) -> 
 
 @contextlib.contextmanager
 def _one_sentence(by: str, config: pytest.Config) -> Iterator[None]:
-    """Stop the session with the sentence of a mistake in what a hook says, and name whose it is."""
+    """Put a mistake in what a hook says into one sentence that names whose it is.
+
+    Raises:
+        pytest.Collector.CollectError: there is one; pytest shows its sentence and nothing else.
+    """
     try:
         with _answered():
             yield
@@ -127,11 +134,7 @@ def _one_sentence(by: str, config: pytest.Config) -> Iterator[None]:
 
         error = failed.error
         text = f": {error}" if isinstance(error, SpecgateError) else f" failed{_place(config, error)}: {_said(error)}"
-        raise _MistakeError(f"{by}{text}") from None
-
-
-class _MistakeError(pytest.UsageError, pytest.Collector.CollectError):
-    """A mistake in what a hook says, in a whole sentence: also where pytest is collecting already."""
+        raise pytest.Collector.CollectError(f"{by}{text}") from None
 
 
 class _FailedError(Exception):

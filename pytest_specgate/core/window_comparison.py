@@ -202,11 +202,8 @@ def _definitions(both: _Both, side: int) -> dict[str, JsonValue]:
     """Return what arms and pairs of both windows are in one of them; installs of the engine are left out."""
     arms = {arms[side].name: _flat(arms[side]) for arms in both.arms}
     varies: dict[str, JsonValue] = {pairs[side].title: list(pairs[side].paths) for pairs in both.pairs}
-    return {
-        "arm": arms,
-        "varies": varies,
-        "settings": commands_of(both.windows[side].settings, {name: name for name in arms}),
-    }
+    settings = commands_of(both.windows[side].settings, {name: name for name in arms})
+    return {"arm": arms, "varies": varies, "settings": settings}
 
 
 def _flat(arm: Arm) -> JsonValue:
