@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_specgate.cli.command import EXIT_INCONCLUSIVE, EXIT_INVALID, EXIT_NOT_PROVED
-from pytest_specgate.core.units import signed
+from pytest_specgate.core.percent import signed
 
 if TYPE_CHECKING:
     from pytest_specgate.cli.selftest import Finding

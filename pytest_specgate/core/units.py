@@ -90,9 +90,3 @@ def _plain(value: float, digits: int) -> str:
     decimals = max(0, digits - 1 - math.floor(math.log10(value))) if value else 0
     text = f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def signed(fraction: float) -> str:
-    """Return a fraction in percent with its sign: one decimal below a thousand, and no negative zero."""
-    value = round(100 * fraction, 1) + 0.0
-    return f"{value:+.1f}" if abs(value) < 1000 else f"{value:+.0f}"

@@ -19,9 +19,9 @@ from pytest_specgate.core.baselines import BASELINES_OFF, EROSION, STALE
 from pytest_specgate.core.cross_window import LEAST_WINDOWS, CrossLook, upper_quantile
 from pytest_specgate.core.errors import InvalidError
 from pytest_specgate.core.levels import level_label
+from pytest_specgate.core.percent import signed
 from pytest_specgate.core.rule import SLACK
 from pytest_specgate.core.stored import Failure
-from pytest_specgate.core.units import signed
 from pytest_specgate.core.verdict import BaselineVerdict, Outcome, Verdict, change_words
 from pytest_specgate.core.verdict_parts import OPEN, attached, head, invalid
 

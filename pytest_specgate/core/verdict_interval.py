@@ -12,10 +12,10 @@ from pytest_specgate.core.flags import flags
 from pytest_specgate.core.known import known_noise
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.noise import Noise
+from pytest_specgate.core.percent import signed
 from pytest_specgate.core.rounds import Rounds, rounds_at
 from pytest_specgate.core.speed import factor_fields
 from pytest_specgate.core.stored import Failure
-from pytest_specgate.core.units import signed
 from pytest_specgate.core.verdict import Outcome, Verdict, change_words
 from pytest_specgate.core.verdict_parts import OPEN, attached, head, invalid, problem_at
 

@@ -12,7 +12,7 @@ from pytest_specgate.core.baseline_values import View, level_of, shown_level
 from pytest_specgate.core.baselines import EROSION, NO_BASELINE, STALE
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
-from pytest_specgate.core.units import signed
+from pytest_specgate.core.percent import signed
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.figures import number, span, unit_text, value_text
 from pytest_specgate.reporting.layout import Narrowing, Table

@@ -9,11 +9,12 @@ from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.factors import STEPS_PER_SECOND
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
+from pytest_specgate.core.percent import signed
 from pytest_specgate.core.plan import ALPHA_FAIL, ALPHA_PASS
 from pytest_specgate.core.planning import MOST_ROUNDS
 from pytest_specgate.core.statistics import raw_change
 from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_AGREE
-from pytest_specgate.core.units import measured_text, rounded_up, signed
+from pytest_specgate.core.units import measured_text, rounded_up
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.baselines import baseline_evidence
 from pytest_specgate.reporting.figures import number, percent, span, two_digits, unit_text, value_text

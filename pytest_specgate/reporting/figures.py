@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_specgate.core.units import signed
+from pytest_specgate.core.percent import signed
 
 if TYPE_CHECKING:
     from pytest_specgate.core.metrics import Metric

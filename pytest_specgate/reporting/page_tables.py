@@ -10,10 +10,10 @@ from pytest_specgate.core import counters
 from pytest_specgate.core.errors import ScrapeError
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import HEADLINE, measure, metric
+from pytest_specgate.core.percent import signed
 from pytest_specgate.core.rounds import rounds_at
 from pytest_specgate.core.statistics import geometric_mean
 from pytest_specgate.core.stored import Failure
-from pytest_specgate.core.units import signed
 from pytest_specgate.core.verdict import change_words
 from pytest_specgate.reporting.figures import number, span, unit_text, value_text
 from pytest_specgate.reporting.tables import claim_text

@@ -13,9 +13,10 @@ from pytest_specgate.core.judge import figure_problem, first_point_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import HEADLINE, Measured, measure, metric
 from pytest_specgate.core.noise import NORMAL_975, floor_of
+from pytest_specgate.core.percent import signed
 from pytest_specgate.core.speculation import pool
 from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_AGREE
-from pytest_specgate.core.units import amount_text, signed
+from pytest_specgate.core.units import amount_text
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.reporting.baselines import one_line
 from pytest_specgate.reporting.figures import number, span, two_digits, unit_text, value_text
