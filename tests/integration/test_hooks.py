@@ -265,7 +265,7 @@ def vetoed(new_gate_folder: Callable[[], GateFolder]) -> GateFolder:
 
 def test_nothing_is_measured_on_a_refused_machine(vetoed: GateFolder) -> None:
     """Every item fails with the reasons, that of a fixture too, none is skipped, and no server is started."""
-    run = vetoed.run("test_queue.py", "-p", "house")
+    run = vetoed.run("test_queue.py", "-p", "house", variables={"PYTHONPATH": str(vetoed.folder)})
     head = "InvalidError: INVALID (host-vetoed): nothing is measured on this host: "
 
     assert (run.exit_code, run.counts) == (1, {"failed": 2, "errors": 1})
@@ -279,7 +279,7 @@ def test_nothing_is_measured_on_a_refused_machine(vetoed: GateFolder) -> None:
 @pytest.mark.parametrize("option", ["--specgate-plan", "--collect-only"])
 def test_a_refused_machine_is_told_of_and_nothing_fails(vetoed: GateFolder, option: str) -> None:
     """What only looks ahead works anywhere."""
-    run = vetoed.run("test_queue.py", "-p", "house", option)
+    run = vetoed.run("test_queue.py", "-p", "house", option, variables={"PYTHONPATH": str(vetoed.folder)})
 
     assert run.exit_code == 0
     assert "specgate: nothing would be measured on this host: this is not the partition for measuring" in run.output
