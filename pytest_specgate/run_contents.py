@@ -129,7 +129,7 @@ def run_report(session: pytest.Session, ends: Ends) -> SessionReport:
         unjudged=tuple(unjudged),
         broken=tuple(broken),
         exit_status=status,
-        shortage=_shortage(config, GateCount(seen) if gates is None else gates.ledger.count(seen=seen)),
+        shortage=shortage_of(config, GateCount(seen) if gates is None else gates.ledger.count(seen=seen)),
         besides=len(ends.failures - own_tests(session)),
     )
 
@@ -152,14 +152,22 @@ def completed(report: SessionReport | None, ends: Ends, *, config: pytest.Config
     from pytest_specgate.reporting.session_report import SessionReport  # noqa: PLC0415  - only a report pays for it
 
     if report is None:
-        report = SessionReport((), shortage=_shortage(config, GateCount()))
+        report = SessionReport((), shortage=shortage_of(config, GateCount()))
     broken = tuple(dict.fromkeys((*ends.of_run(), *report.broken)))
     return dataclasses.replace(report, broken=broken, besides=len(ends.failures - own))
 
 
-def _shortage(config: pytest.Config, count: GateCount) -> str:
+def judges(config: pytest.Config) -> bool:
+    """Whether a run was asked to judge: not to list tests, to calibrate, to plan or to prune."""
     options = config.stash[OPTIONS_KEY]
-    return count.shortage(options.require_gates, lost=is_lost(config)) if options.calibrate is None else ""
+    other = options.calibrate is not None or options.plan or options.baseline == "prune"
+    return not (other or config.getoption("collectonly"))
+
+
+def shortage_of(config: pytest.Config, count: GateCount) -> str:
+    """Say that fewer gates were judged than must be; empty where enough were, or none had to be."""
+    required = config.stash[OPTIONS_KEY].require_gates
+    return count.shortage(required, lost=is_lost(config)) if judges(config) else ""
 
 
 def _unjudged(

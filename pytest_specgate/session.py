@@ -190,7 +190,9 @@ class GateSession:
 
     @property
     def refused(self) -> bool:
-        """Whether a threshold was judged and its verdict is neither accepted nor allowed to be skipped."""
+        """Whether a window could not be measured, or a verdict is neither accepted nor allowed to be skipped."""
+        if any(window.error is not None for window in self.windows):
+            return True
         return any(not verdict.accepted and not self._skipped(verdict) for verdict in self._own.values())
 
     def _skipped(self, verdict: Verdict) -> bool:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.collection import seen_of
-from pytest_specgate.distributed import TOLD_KEY, is_lost, is_worker, judged_before, tell
+from pytest_specgate.distributed import TOLD_KEY, is_worker, judged_before, tell
 from pytest_specgate.fixtures import SESSION_KEY
 from pytest_specgate.gate_count import GateCount
 from pytest_specgate.options import OPTIONS_KEY
+from pytest_specgate.run_contents import judges, shortage_of
 from pytest_specgate.translate import sendable, view_of
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def enforce(session: pytest.Session) -> None:
     if session.exitstatus == pytest.ExitCode.OK and found.refused:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     green = {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
-    if session.exitstatus in green and _shortage(config, found.gates):
+    if session.exitstatus in green and shortage_of(config, found.gates):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -68,23 +69,11 @@ def summary_lines(config: pytest.Config) -> list[str]:
 
 
 def _count_lines(config: pytest.Config, gates: GateCount) -> Iterator[str]:
-    shortage = _shortage(config, gates)
+    shortage = shortage_of(config, gates)
     if shortage:
         yield shortage
     elif judges(config) and (gates.nothing or config.stash[OPTIONS_KEY].require_gates):
         yield gates.sentence
-
-
-def judges(config: pytest.Config) -> bool:
-    """Whether this run was asked to judge: not to list tests, to calibrate, to plan or to prune."""
-    options = config.stash[OPTIONS_KEY]
-    other = options.calibrate is not None or options.plan or options.baseline == "prune"
-    return not (other or config.getoption("collectonly"))
-
-
-def _shortage(config: pytest.Config, gates: GateCount) -> str:
-    required = config.stash[OPTIONS_KEY].require_gates
-    return gates.shortage(required, lost=is_lost(config)) if judges(config) else ""
 
 
 def _judged_before(config: pytest.Config) -> Iterator[str]:

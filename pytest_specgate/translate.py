@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_specgate.adapters.live_line import ERASE, PREFIX, LiveLine
 from pytest_specgate.core.errors import RecordError, SpecgateError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_specgate.adapters.live_line import Parts
+    from pytest_specgate.adapters.live_line import LiveLine, Parts
     from pytest_specgate.reporting.layout import View
 
 _HERE = Path(__file__).parent
@@ -96,6 +95,8 @@ class Teller:
         reporter = self._reporter()
         if reporter is None:
             return
+        from pytest_specgate.adapters.live_line import ERASE, PREFIX  # noqa: PLC0415  - only who says a line pays for it
+
         with self._live.away() if self._live is not None else contextlib.nullcontext(), uncaptured(self._config):
             reporter.ensure_newline()
             # "collecting ..." is no line that has ended: on a terminal it is written again.
@@ -114,6 +115,8 @@ class Teller:
         if descriptor is None:
             yield None
             return
+        from pytest_specgate.adapters.live_line import LiveLine  # noqa: PLC0415  - only who measures pays for it
+
         with LiveLine(descriptor, parts, rewritten=self._rewrites()) as live:
             self._live = live
             try:

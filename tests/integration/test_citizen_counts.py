@@ -261,6 +261,18 @@ def test_no_plugin_makes_a_refused_run_green(pytester: pytest.Pytester) -> None:
     assert _run(pytester, "--specgate-require-gates=1").ret == pytest.ExitCode.TESTS_FAILED
 
 
+def test_no_plugin_makes_a_run_green_that_measured_nothing(pytester: pytest.Pytester) -> None:
+    """Nor does it stand beside a window that could not be measured, though no threshold of it has a verdict."""
+    vetoes = "\n\ndef pytest_specgate_veto_host(facts):\n    return 'this is not the partition for measuring'\n"
+    pytester.makeconftest(_RESETS_THE_STATUS + vetoes)
+    wanted = _SKIPPED.replace('@pytest.mark.skip(reason="no GPU")', "")
+    pytester.makepyfile(test_wanted=wanted)
+    run = _run(pytester, "test_wanted.py")
+
+    assert run.ret == pytest.ExitCode.TESTS_FAILED
+    run.stdout.fnmatch_lines("*INVALID (host-vetoed)*")
+
+
 def test_listing_tests_needs_no_verdict(pytester: pytest.Pytester) -> None:
     """`--collect-only` of an editor is no failure where gates are required by the ini file."""
     pytester.makeini("[pytest]\nspecgate_require_gates = 3\n")

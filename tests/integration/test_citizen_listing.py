@@ -58,9 +58,7 @@ def test_collecting_plain_tests_loads_nothing_heavy(plain: GateFolder) -> None:
     assert sorted(loaded & set(_HEAVY)) == []
     assert {name for name in loaded if name.startswith("pytest_specgate.core.")} <= {"pytest_specgate.core.errors"}
     assert {name for name in loaded if name.startswith("pytest_specgate.reporting")} == set()
-    assert {name for name in loaded if name.startswith("pytest_specgate.adapters.")} <= {
-        "pytest_specgate.adapters.live_line"
-    }
+    assert {name for name in loaded if name.startswith("pytest_specgate.adapters")} == set()
 
 
 def test_fixtures_say_what_they_are_for(plain: GateFolder) -> None:
