@@ -13,54 +13,22 @@ run should be green. The table shows what happened all the same.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import httpx
 
-from pytest_specgate import (
-    EMBEDDED_MODEL,
-    Arm,
-    ArmPair,
-    RequestProfile,
-    better,
-    gate,
-    measured,
-    noise_floor,
-    not_worse,
-    not_worse_than_baseline,
-)
+from benchmarks.small_engine import LOAD, OFF, against, spec
+from pytest_specgate import better, gate, measured, noise_floor, not_worse, not_worse_than_baseline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_specgate import MeasuredWindow, Server
+    from pytest_specgate import Arm, MeasuredWindow, Server
 
-MODEL = os.environ.get("SPECGATE_MODEL", EMBEDDED_MODEL)
-ON_CPU = MODEL == EMBEDDED_MODEL
-
-METHOD = {"method": "ngram", "prompt_lookup_max": 4, "prompt_lookup_min": 2}
-
-OFF = Arm(
-    "off",
-    model=MODEL,
-    # Compiling for a CPU takes longer than the measurement; a GPU should serve as in production.
-    args={"max_model_len": 2048, "enable_prefix_caching": False, "enforce_eager": True if ON_CPU else None},
-    env={"VLLM_CPU_KVCACHE_SPACE": "2"} if ON_CPU else {},
-)
-
-
-def spec(k: int) -> Arm:
-    """Return the arm that drafts k tokens a step."""
-    return OFF.vary(f"k{k}", args={"speculative_config": {**METHOD, "num_speculative_tokens": k}})
-
-
-LOAD = RequestProfile(prompts="prose", input_tokens=128, output_tokens=64, requests={1: 10, 8: 16, 32: 64})
 FLOOR = noise_floor("20%", source="a shared two-core host: boots differ by 3-11 %, windows by 10 %")
 WINDOWS = noise_floor("15%", source="the change between the arms moves by 10 % from window to window on such a host")
 
-K4_OFF = ArmPair(reference=OFF, candidate=spec(4), varies="args.speculative_config", profile=LOAD, rounds=2)
-K7_K4 = ArmPair(reference=spec(4), candidate=spec(7), varies="args.speculative_config", profile=LOAD, rounds=2)
+K4_OFF, K7_K4 = against(OFF, spec(4)), against(spec(4), spec(7))
 
 
 @gate(

@@ -22,22 +22,27 @@ if TYPE_CHECKING:
         not_worse,
         not_worse_than_baseline,
         outputs_agree,
+        probe,
     )
     from pytest_specgate.core.added_metrics import AddedMetric
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.errors import SpecgateError, UsageError
     from pytest_specgate.core.measured import MeasuredWindow
     from pytest_specgate.core.ports import Server
+    from pytest_specgate.core.probes import AcceptanceProbe
     from pytest_specgate.core.profile import RequestProfile
     from pytest_specgate.core.prompt_files import PromptFile
     from pytest_specgate.core.records import PointRecord, WindowRecord
+    from pytest_specgate.core.sweeps import ArmSweep, arm_sweep
     from pytest_specgate.core.verdict import Outcome, Verdict
 
 __all__ = [
     "EMBEDDED_MODEL",
+    "AcceptanceProbe",
     "AddedMetric",
     "Arm",
     "ArmPair",
+    "ArmSweep",
     "MeasuredWindow",
     "Outcome",
     "PointRecord",
@@ -48,6 +53,7 @@ __all__ = [
     "UsageError",
     "Verdict",
     "WindowRecord",
+    "arm_sweep",
     "at_least",
     "at_most",
     "better",
@@ -59,13 +65,16 @@ __all__ = [
     "not_worse",
     "not_worse_than_baseline",
     "outputs_agree",
+    "probe",
 ]
 
 _HOMES = {
     "EMBEDDED_MODEL": "adapters.models",
+    "AcceptanceProbe": "core.probes",
     "AddedMetric": "core.added_metrics",
     "Arm": "core.arms",
     "ArmPair": "core.arms",
+    "ArmSweep": "core.sweeps",
     "MeasuredWindow": "core.measured",
     "Outcome": "core.verdict",
     "PointRecord": "core.records",
@@ -76,6 +85,7 @@ _HOMES = {
     "UsageError": "core.errors",
     "Verdict": "core.verdict",
     "WindowRecord": "core.records",
+    "arm_sweep": "core.sweeps",
     "at_least": "api",
     "at_most": "api",
     "better": "api",
@@ -87,6 +97,7 @@ _HOMES = {
     "not_worse": "api",
     "not_worse_than_baseline": "api",
     "outputs_agree": "api",
+    "probe": "api",
 }
 
 

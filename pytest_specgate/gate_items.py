@@ -11,6 +11,7 @@ import pytest
 from pytest_specgate.core.arms import ArmPair
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.gate import Gate
+from pytest_specgate.core.sweeps import ArmSweep
 from pytest_specgate.names import GATE_MARK, PAIRS_MARK, SERVER_FIXTURE, THRESHOLD_FIXTURE
 
 if TYPE_CHECKING:
@@ -58,8 +59,25 @@ def _declared_gate(metafunc: pytest.Metafunc, options: GateOptions) -> Gate:
 
 def pairs_of(item: pytest.Item, options: GateOptions) -> tuple[ArmPair, ...]:
     """Return the pairs that an item needs measured."""
+    found: list[ArmPair] = []
+    for arg in _declared(item):
+        found += [_planned(arg, options)] if isinstance(arg, ArmPair) else _planned_sweep(arg, options).pairs
+    return tuple(found)
+
+
+def sweeps_of(item: pytest.Item, options: GateOptions) -> tuple[ArmSweep, ...]:
+    """Return the sweeps that an item needs measured."""
+    return tuple(_planned_sweep(arg, options) for arg in _declared(item) if isinstance(arg, ArmSweep))
+
+
+def asked_of(item: pytest.Item) -> frozenset[str]:
+    """Return the names of the arms that an item asks for by pairs, and so wants whole."""
+    return frozenset(arm.name for arg in _declared(item) if isinstance(arg, ArmPair) for arm in arg.arms)
+
+
+def _declared(item: pytest.Item) -> list[ArmPair | ArmSweep]:
     marks = [mark for name in (GATE_MARK, PAIRS_MARK) for mark in item.iter_markers(name)]
-    return tuple(_planned(arg, options) for mark in marks for arg in mark.args if isinstance(arg, ArmPair))
+    return [arg for mark in marks for arg in mark.args if isinstance(arg, ArmPair | ArmSweep)]
 
 
 def gate_of(item: pytest.Item, options: GateOptions) -> Gate | None:
@@ -78,6 +96,10 @@ def gate_from(mark: pytest.Mark, options: GateOptions, *, gate_id: str) -> Gate:
 
 def _planned(pair: ArmPair, options: GateOptions) -> ArmPair:
     return pair.with_rounds(options.rounds_of(arm.name for arm in pair.arms))
+
+
+def _planned_sweep(sweep: ArmSweep, options: GateOptions) -> ArmSweep:
+    return sweep.with_rounds(options.rounds_of(arm.name for arm in (sweep.off, *sweep.arms)))
 
 
 def gate_id_of(item: pytest.Item, threshold: AnyThreshold) -> str:

@@ -132,7 +132,7 @@ class GateOptions:
 
     def attached_of(self, pair: ArmPair) -> tuple[str, ...]:
         """Return the names of a pair's arms whose servers run elsewhere."""
-        return tuple(arm.name for arm in pair.arms if arm.name in self.attach)
+        return tuple(arm.name for arm in pair.own_arms if arm.name in self.attach)
 
     def rounds_of(self, arms: Iterable[str]) -> int | None:
         """Return n_max of a pair of arms, by name; `None` leaves it to the gate file.

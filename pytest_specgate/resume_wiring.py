@@ -75,6 +75,7 @@ class SessionHistory:
                 engine={arm.name: engine.facts(arm) for arm in arms_of(plan.pairs)},
                 commit=self.commit,
                 client_version=client,
+                sweeps=plan.stored_sweeps,
             )
             for plan in plans
         ]

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE, STRICT_REASONS
 from pytest_specgate.core.errors import InvalidError, UsageError
-from pytest_specgate.core.judge import first_point_problem, judge, pair_problem
+from pytest_specgate.core.judge import first_point_problem, judge, not_booted, pair_problem
 from pytest_specgate.core.redaction import redacted_text
 from pytest_specgate.core.verdict import Outcome, UnexpectedOutcomeError
 from pytest_specgate.gate_count import JUDGED, NO_VERDICT, SKIPPED, UNDECIDED, WRITTEN, GateLedger
@@ -156,7 +156,8 @@ class GateSession:
             InvalidError: the measurement of a pair is invalid.
         """
         measured = self.measured(item)
-        for pair in self.windows.pairs(item):
+        wanted = [pair for pair in self.windows.pairs(item) if not_booted(pair, measured.record) is None]
+        for pair in wanted:
             problem = pair_problem(pair, measured.record) or first_point_problem(pair, measured.record)
             if problem is not None:
                 text = f"INVALID ({problem.reason}): {problem.message}\n{problem.detail}"

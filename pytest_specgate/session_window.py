@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_specgate.core.profile import RequestProfile
     from pytest_specgate.core.records import ArmNoise
     from pytest_specgate.core.resume import TakenOver
+    from pytest_specgate.core.sweeps import ArmSweep
     from pytest_specgate.core.thresholds import BaselineThreshold
     from pytest_specgate.core.verdict import Verdict
     from pytest_specgate.options import GateOptions
@@ -138,6 +139,8 @@ class Window:
     calibrated: Calibrated | None = None
     error: BaseException | None = None
     verdicts: dict[str, tuple[Verdict, ...]] = dataclasses.field(default_factory=dict)
+    sweeps: list[ArmSweep] = dataclasses.field(default_factory=list)
+    asked: frozenset[str] = frozenset()
 
     @property
     def plan(self) -> WindowPlan:
@@ -151,6 +154,8 @@ class Window:
             facts=facts,
             taken=self.taken,
             title=self.title,
+            sweeps=tuple(self.sweeps),
+            asked=self.asked,
         )
 
     def settle(self, wiring: Wiring) -> None:
@@ -207,6 +212,11 @@ class Window:
         """Take a pair in, once."""
         if not self.has(pair):
             self.pairs.append(pair)
+
+    def want(self, sweeps: Iterable[ArmSweep], *, asked: frozenset[str]) -> None:
+        """Take in what an item asks for: sweeps, each once, and arms that it wants whole, by name."""
+        self.sweeps += [sweep for sweep in sweeps if sweep not in self.sweeps]
+        self.asked |= asked
 
 
 def go_on(windows: Sequence[Window], wiring: Wiring, options: GateOptions) -> None:

@@ -12,7 +12,7 @@ from pytest_specgate.baseline_session import BaselineClaims
 from pytest_specgate.collection import is_gone, left_out
 from pytest_specgate.core.arms import ArmPair, arms_of
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.gate_items import gate_of, pairs_of, refuse_strange_gate, threshold_of
+from pytest_specgate.gate_items import asked_of, gate_of, pairs_of, refuse_strange_gate, sweeps_of, threshold_of
 from pytest_specgate.names import SERVER_FIXTURE
 from pytest_specgate.reporting.plan import PlannedWindow, plan_lines
 from pytest_specgate.session_window import Window, go_on
@@ -174,7 +174,7 @@ class SessionWindows:
         windows = [
             PlannedWindow(
                 window.pairs, tuple(window.gates.values()), window.noise,
-                self._wiring.boot_seconds(window.arms, window.profile),
+                self._wiring.boot_seconds(window.arms, window.profile), tuple(window.sweeps), window.plan.droppable,
             )
             for window in self._windows
             if window.wanted
@@ -200,6 +200,8 @@ class SessionWindows:
                 known = window.gates.setdefault(gate.id, gate)
                 if (known.pair.key, known.thresholds) != (gate.pair.key, gate.thresholds):
                     raise UsageError(f"two different gates are called {gate.id}; rename one")
+        if pairs:
+            self.of_pairs(pairs).want(sweeps_of(item, self._options), asked=asked_of(item))
 
     def pairs(self, item: pytest.Item) -> tuple[ArmPair, ...]:
         """Return the pairs that an item needs measured."""

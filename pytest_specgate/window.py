@@ -7,6 +7,7 @@ scrapes. Whatever goes wrong with a server becomes part of the record, so that t
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING
 
 from pytest_specgate.boot import Boot
@@ -21,10 +22,11 @@ from pytest_specgate.core.redaction import redacted_arm, redacted_profile
 from pytest_specgate.core.schedule import later_boots
 from pytest_specgate.core.stopping import broken, open_pairs
 from pytest_specgate.core.stored_gates import stored_gate
+from pytest_specgate.core.sweeps import stored_sweep
 from pytest_specgate.prompting import Prompter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pydantic import JsonValue
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from pytest_specgate.core.profile import RequestProfile
     from pytest_specgate.core.records import ArmNoise, Continuation
     from pytest_specgate.core.resume import TakenOver
+    from pytest_specgate.core.sweeps import ArmSweep
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ class WindowPlan:
         facts: what is known of the window before it runs.
         taken: what an earlier run measured of it, to go on with; `None` begins anew.
         title: which window of the session it is, for a waiting user; empty where it is the only one.
+        sweeps: whose pairs are among `pairs`; an arm that they rule out boots no more.
+        asked: names of arms of sweeps that tests without a gate want whole, too.
     """
 
     pairs: tuple[ArmPair, ...]
@@ -83,6 +88,8 @@ class WindowPlan:
     facts: WindowFacts = WindowFacts()
     taken: TakenOver | None = None
     title: str = ""
+    sweeps: tuple[ArmSweep, ...] = ()
+    asked: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if len({pair.profile.fingerprint() for pair in self.pairs}) != 1:
@@ -103,6 +110,23 @@ class WindowPlan:
     def rounds_taken(self) -> int:
         """Rounds that an earlier run has measured."""
         return self.taken.rounds if self.taken is not None else 0
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """Names of the arms that something besides a sweep wants whole."""
+        swept = {pair.key for sweep in self.sweeps for pair in sweep.pairs}
+        others = [*(gate.pair for gate in self.gates), *(pair for pair in self.pairs if pair.key not in swept)]
+        return self.asked | {arm.name for pair in others for arm in pair.arms}
+
+    @property
+    def droppable(self) -> frozenset[str]:
+        """Names of the arms that sweeps may rule out."""
+        return frozenset(arm.name for sweep in self.sweeps for arm in sweep.arms) - self.kept
+
+    @property
+    def stored_sweeps(self) -> tuple[dict[str, JsonValue], ...]:
+        """The sweeps as a record keeps them."""
+        return tuple(stored_sweep(sweep, kept=self.kept) for sweep in self.sweeps)
 
     def open_pairs(self, record: WindowRecord, *, rounds_done: int) -> tuple[ArmPair, ...]:
         """Return the pairs that need another round."""
@@ -148,24 +172,38 @@ def measure(plan: WindowPlan, ports: Ports) -> WindowRecord:
         attempt=plan.facts.attempt,
         baselines=plan.facts.baselines,
         continued=plan.facts.continued,
+        sweeps=plan.stored_sweeps,
     )
     longest_s = plan.round_s
     for number in range(plan.rounds_taken + 1, plan.rounds + 1):
+        if number > 1:
+            run.rule_out(plan)
         pairs = plan.open_pairs(run.record, rounds_done=number - 1)
         began_s = ports.host.clock_s()
         if pairs and plan.until_s is not None and began_s + longest_s > plan.until_s:
             run.keep(stopped=f"the time budget was used up after {number - 1} of {plan.rounds} rounds")
             break
-        # Of all arms, so that the order of two of them alternates though others boot no more.
-        still = arms_of(pairs)
-        order = [arm for arm in boot_order(arms_of(plan.pairs), number) if arm in still]
-        for position, arm in enumerate(order):
-            _boot_for(plan, run, pairs, _Place(arm, number, position), rest=order[position + 1 :])
+        _measure_round(plan, run, pairs, number)
         longest_s = max(longest_s, ports.host.clock_s() - began_s)
     verdicts = [verdict for gate in plan.gates for verdict in judge(gate, run.record)]
     stored = tuple(verdict.model_dump(mode="json") for verdict in verdicts)
     run.keep(finished=True, pairs=told(plan.pairs, run.record), verdicts=stored)
     return run.record
+
+
+def _measure_round(plan: WindowPlan, run: _Run, pairs: Sequence[ArmPair], number: int) -> None:
+    """Boot the arms of a round; in the first one the scouts of a sweep decide who comes after them."""
+    still = arms_of(pairs)
+    # Of all arms, so that the order of two of them alternates though others boot no more.
+    order = [arm for arm in boot_order(arms_of(plan.pairs), number) if arm in still]
+    for position in itertools.count():
+        if not order:
+            return
+        arm, *rest = order
+        _boot_for(plan, run, pairs, _Place(arm, number, position), rest=rest)
+        if number == 1 and any(arm in sweep.scouts for sweep in plan.sweeps):
+            run.rule_out(plan)
+        order = [one for one in rest if one.name not in run.record.ruled_out]
 
 
 def calibrate(plan: CalibrationPlan, ports: Ports) -> WindowRecord:
@@ -205,15 +243,25 @@ def _of_window(
     whole = [pair for pair in pairs if not broken(pair, record)]
     still = [arm.name for arm in rest if any(arm in pair.arms for pair in whole)]
     later = later_boots(whole, plan.gates, plan.noise, pairs=plan.pairs, done=place.round)
+    unsure = plan.droppable & {*later.arms, *_waiting(plan, record, still)}
     return Begun(
         place.arm.name,
         f"round {place.round} of {plan.rounds}: {place.arm.name}",
         after=(*still, *later.arms),
         in_round=len(still),
-        sure=later.sure,
+        sure=later.sure and not unsure,
         until_s=plan.until_s,
         window=plan.title,
     )
+
+
+def _waiting(plan: WindowPlan, record: WindowRecord, names: Sequence[str]) -> Iterator[str]:
+    """Yield the arms of a round that wait for what the scouts of a sweep tell."""
+    booted = {boot.arm for boot in record.boots}
+    for sweep in plan.sweeps:
+        scouts = {arm.name for arm in sweep.scouts}
+        if not scouts <= booted:
+            yield from (arm.name for arm in sweep.arms if arm.name in names and arm.name not in scouts)
 
 
 def _boot_for(plan: WindowPlan, run: _Run, pairs: Sequence[ArmPair], place: _Place, *, rest: Sequence[Arm]) -> None:
@@ -267,7 +315,21 @@ class _Run:
         starts = (boot.startup for boot in taken.boots if boot.startup is not None)
         # The first of a record is whole: what is stored of all others is in what they differ from it.
         self._first_start = next((StartUp(start.config, start.lines) for start in starts), None)
-        self.record = self.record.model_copy(update={"boots": taken.boots})
+        self.record = self.record.model_copy(update={"boots": taken.boots, "ruled_out": dict(taken.ruled_out)})
+
+    def rule_out(self, plan: WindowPlan) -> None:
+        """Let sweeps tell which arms need no further boot, and keep what they say."""
+        if not plan.sweeps:
+            return
+        # It brings scipy, which costs a fifth of a second that only a sweep may.
+        from pytest_specgate.core.sweep_decision import ruled_out_of  # noqa: PLC0415
+
+        found = ruled_out_of(plan.sweeps, self.record, kept=plan.kept)
+        new = [name for name in found if name not in self.record.ruled_out]
+        if new:
+            self.keep(ruled_out=found)
+        for name in new:
+            self.say(f"{name} is not booted{' again' if self.record.boots_of(name) else ''}: {found[name]}")
 
     def say(self, line: str) -> None:
         """Tell a waiting user."""

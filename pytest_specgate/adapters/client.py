@@ -109,7 +109,7 @@ def _shares(url: str, bodies: Sequence[bytes], *, at: Level, profile: RequestPro
             workers=len(range(number, workers, processes)),
             timeout_s=profile.request_timeout_s,
             due_s={i: due_s[i] for i in range(number, len(due_s), processes)},
-            keep_text=profile.greedy,
+            keep_text=profile.greedy_at(at),
             path=profile.path,
         )
         for number in range(processes)

@@ -190,6 +190,8 @@ def _record(attempt: Attempt, seen: Timeline, *, started_ns: int, keep_text: boo
         text_sha256=hashlib.sha256(seen.text.encode()).hexdigest(),
         text=seen.text if keep_text else None,
         body_sha256=hashlib.sha256(attempt.body).hexdigest(),
+        speculation=seen.speculation,
+        speculation_problem=seen.speculation_problem,
     )
 
 

@@ -299,9 +299,21 @@ class VllmEngine:
         model = resolve_model(arm.model, environment=self._options.environment)
         own = ("--model", model, "--served-model-name", served_name(arm.model))
         place = ("--host", "127.0.0.1", "--port", PORT)
-        arguments = (*own, *place, *self._options.arguments, *engine_flags(arm.args))
+        arguments = (*own, *place, *self._options.arguments, *engine_flags(self._resolved(arm)))
         command = Command(tuple(self._launcher(arm)), arguments)
         return dataclasses.replace(command, changed=self._options.change(arm, command.words))
+
+    def _resolved(self, arm: Arm) -> dict[str, JsonValue]:
+        """Return the arguments of an arm, with the folder of a draft model that is an embedded one.
+
+        Raises:
+            UsageError: that model is unknown, not prepared, or its folder is damaged.
+        """
+        config = arm.args.get("speculative_config")
+        if not isinstance(config, dict) or not isinstance(drafter := config.get("model"), str):
+            return arm.args
+        model = resolve_model(drafter, environment=self._options.environment)
+        return {**arm.args, "speculative_config": {**config, "model": model}}
 
     @staticmethod
     def _as_typed(own: Command, environment: Mapping[str, str]) -> str:

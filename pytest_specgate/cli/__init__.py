@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, NoReturn
 from pytest_specgate.cli import (
     baseline,
     calibrate,
+    ceiling,
     compare,
     counters,
     judge,
+    knee,
     prepare_model,
+    probe,
     report,
     schema,
     selftest,
@@ -40,10 +43,13 @@ COMMANDS: tuple[Command, ...] = (
     judge.COMMAND,
     compare.COMMAND,
     report.COMMAND,
+    knee.COMMAND,
     baseline.COMMAND,
     selftest.COMMAND,
     counters.COMMAND,
     stream.COMMAND,
+    ceiling.COMMAND,
+    probe.COMMAND,
     schema.COMMAND,
 )
 

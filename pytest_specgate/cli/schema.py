@@ -15,6 +15,7 @@ _KINDS: Final = {
     "baseline": "what was accepted for one gate on one class of machine: baselines/HOST-CLASS/GATE.json",
     "noise": "the calibrations of one class of machine: baselines/HOST-CLASS/noise.json",
     "report": "what came of a run: the file of --specgate-json, and what `specgate report --json` prints",
+    "knee": "what draft horizons give and cost, and which k to run: what `specgate knee --json` prints",
 }
 
 

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -38,7 +37,6 @@ _STEP_S: Final = 0.02
 """Long beside what a busy machine delays a timer by, so that the step decides what is measured."""
 
 _METRIC: Final = "tpot_p50"
-_END_LIMIT_S: Final = 60.0
 _KEPT_VARIABLES: Final = ("SPECGATE_STATE_DIR", "SPECGATE_LOCK_WAIT")
 """Of the plugin's: with the lock of this machine, a self-test and a gate wait for each other instead of measuring
 each other; every other one would change the gate of the self-test."""
@@ -268,34 +266,10 @@ def _gate_text(check: Check, *, name: str, engine: str) -> str:
 
 def _pytest(*arguments: str, folder: Path) -> tuple[int, list[str]]:
     """Run pytest as a user would, and return its exit status and what it printed."""
-    from pytest_specgate.adapters.processes import ended_by_signals  # noqa: PLC0415  - see the package's docstring
+    from pytest_specgate.cli.child import listened_pytest  # noqa: PLC0415  - see the package's docstring
 
     general = ("-p", "no:cacheprovider", "--color=no", "--specgate-results=specgate-results")
-    command = [sys.executable, "-m", "pytest", *general, *arguments]
-    with ended_by_signals(), _started(command, folder=folder) as child:
-        assert child.stdout is not None, "it was asked for"
-        try:
-            lines = [_heard(line.rstrip("\n")) for line in child.stdout]
-        except BaseException:
-            # The plugin takes SIGTERM as an interrupt, and stops its servers.
-            child.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(_END_LIMIT_S)
-            raise
-    return child.returncode, lines
-
-
-def _started(command: list[str], *, folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(  # noqa: S603  - our own interpreter, no shell
-        command,
-        cwd=folder,
-        env=_environment(os.environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-    )
+    return listened_pytest((*general, *arguments), folder=folder, environment=_environment(os.environ), heard=_heard)
 
 
 def _heard(line: str) -> str:

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 from pytest_specgate.core.declared import declaration
 from pytest_specgate.core.errors import SpecgateError, UsageError
 from pytest_specgate.core.metric_definitions import NAME, SERIES, AddedValue, Better, MetricDefinition, Unit, Words
-from pytest_specgate.core.metrics import METRICS, added_row
+from pytest_specgate.core.metrics import METRICS, added_row, is_of_position
 from pytest_specgate.core.quantities import NotMeasuredError
 from pytest_specgate.core.records import PointRecord
 from pytest_specgate.core.redaction import redacted_text
@@ -69,7 +69,7 @@ class AddedMetric:
     def _free(cls, name: str) -> str:
         if not re.fullmatch(NAME, name):
             raise ValueError(f"{name!r} is no name of a metric: use small letters, digits and _, as 'queue_time_mean'")
-        if name in METRICS or name == OUTPUTS_AGREE:
+        if name in METRICS or is_of_position(name) or name == OUTPUTS_AGREE:
             raise ValueError(f"there is a metric {name!r} already: choose another name")
         return name
 

@@ -27,6 +27,7 @@ MAXIMUM_ROUNDS: Final = 40
 
 _OURS: Final = frozenset({"model", "host", "port", "served_model_name"})
 _SPECULATION: Final = "speculative_config"
+_TELLS_REQUESTS: Final = "per_request_spec_decode_metrics"
 _ARGUMENT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _Reason: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True, min_length=3)]
 
@@ -59,6 +60,8 @@ class Arm:
             _refuse_name(name)
         if (config := plain.get(_SPECULATION)) is not None:
             plain[_SPECULATION] = _speculation(config)
+        elif plain.get(_TELLS_REQUESTS) not in (None, "none"):
+            raise ValueError(f"{_TELLS_REQUESTS} needs speculation: leave it out of an arm without {_SPECULATION}")
         return plain
 
     @known_keywords
@@ -165,7 +168,18 @@ def _plain_path(path: str) -> str:
 
 
 def differing_paths(reference: Arm, candidate: Arm) -> tuple[str, ...]:
-    """Return the dotted paths in which two arms differ, sorted."""
+    """Return the dotted paths in which two arms differ by themselves, sorted; without `following_paths`."""
+    following = following_paths(reference, candidate)
+    return tuple(path for path in _unlike_paths(reference, candidate) if path not in following)
+
+
+def following_paths(reference: Arm, candidate: Arm) -> tuple[str, ...]:
+    """Return the paths in which two arms differ only because one of them speculates and the other does not."""
+    following = {f"args.{_TELLS_REQUESTS}"} if reference.speculates != candidate.speculates else set[str]()
+    return tuple(path for path in _unlike_paths(reference, candidate) if path in following)
+
+
+def _unlike_paths(reference: Arm, candidate: Arm) -> tuple[str, ...]:
     left, right = reference.flat(), candidate.flat()
     return tuple(sorted(path for path in {*left, *right} if not _agree(path, left, right)))
 
@@ -232,6 +246,8 @@ class ArmPair:
 
     @model_validator(mode="after")
     def _differ_as_declared(self) -> Self:
+        if self.alone:
+            return self
         if self.reference.name == self.candidate.name:
             raise ValueError(f"both arms are called {self.reference.name!r}; give each its own name")
         if self.reference.model != self.candidate.model:
@@ -246,7 +262,8 @@ class ArmPair:
             )
         actual = set(differing_paths(self.reference, self.candidate))
         undeclared = sorted(path for path in actual if not any(_covers(allowed, path) for allowed in self.paths))
-        idle = sorted(allowed for allowed in self.paths if not any(_covers(allowed, path) for path in actual))
+        unlike = actual.union(following_paths(self.reference, self.candidate))
+        idle = sorted(allowed for allowed in self.paths if not any(_covers(allowed, path) for path in unlike))
         if undeclared:
             raise ValueError(f"arms {self.title} also differ in {', '.join(undeclared)}, which `varies` does not name")
         if idle:
@@ -264,9 +281,19 @@ class ArmPair:
         return f"{self.candidate.name} against {self.reference.name}"
 
     @property
+    def alone(self) -> bool:
+        """Whether it is one arm by itself, in the place of both: there is nothing to compare it with."""
+        return False
+
+    @property
     def arms(self) -> tuple[Arm, Arm]:
         """Reference, then candidate."""
         return (self.reference, self.candidate)
+
+    @property
+    def own_arms(self) -> tuple[Arm, ...]:
+        """Its arms, each once."""
+        return self.arms
 
     @property
     def key(self) -> str:
@@ -278,6 +305,51 @@ class ArmPair:
     def with_rounds(self, rounds: int | None) -> ArmPair:
         """Return the pair with another number of rounds; `None` changes nothing."""
         return self if rounds is None else dataclasses.replace(self, rounds=rounds)
+
+
+@declaration
+class LonePair(ArmPair):
+    """One arm by itself, so that it is booted, judged and stored as pairs are: every round is one boot of it."""
+
+    varies: str | tuple[str, ...] | list[str] = Field(default=(), kw_only=True)
+
+    @classmethod
+    def of(cls, arm: Arm, *, profile: RequestProfile, rounds: int) -> LonePair:
+        """Return an arm as a pair that has no other arm.
+
+        Args:
+            arm: in the place of both.
+            profile: the load.
+            rounds: boots of it.
+        """
+        return cls(reference=arm, candidate=arm, profile=profile, rounds=rounds)
+
+    @field_validator("rounds")
+    @classmethod
+    def _even(cls, rounds: int) -> int:
+        # No order of boots has to be balanced.
+        return rounds
+
+    @model_validator(mode="after")
+    def _one_arm(self) -> Self:
+        if self.reference.key != self.candidate.key or self.paths:
+            raise ValueError(f"{self.candidate.name} alone has no second arm, and nothing that varies")
+        return self
+
+    @property
+    def alone(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def title(self) -> str:
+        """Name of the arm."""
+        return self.candidate.name
+
+    @property
+    def own_arms(self) -> tuple[Arm, ...]:
+        """The arm."""
+        return (self.candidate,)
 
 
 def _covers(allowed: str, path: str) -> bool:

@@ -35,7 +35,8 @@ METRIC: Final = "metric"
 """Key of an added metric in what a pair compares."""
 
 _LONG: Final = 4
-_SIDES: Final = ("reference", "candidate")
+_CANDIDATE: Final = "candidate"
+_SIDES: Final = ("reference", _CANDIDATE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,8 +85,8 @@ def offer(pair: ArmPair, threshold: BaselineThreshold, record: WindowRecord) -> 
         if problem is not None:
             raise InvalidError(problem.message, reason=problem.reason)
     reference, candidate = (
-        tuple(_figure(arm, both[side], threshold, record) for both in rounds) if _has(arm, threshold) else ()
-        for side, arm in enumerate(pair.arms)
+        tuple(_figure(arm, both[side], threshold, record) for both in rounds) if has else ()
+        for side, (arm, has) in enumerate(zip(pair.arms, _have(pair, threshold), strict=True))
     )
     return Offer(
         threshold,
@@ -100,8 +101,13 @@ def offer(pair: ArmPair, threshold: BaselineThreshold, record: WindowRecord) -> 
     )
 
 
-def _has(arm: Arm, threshold: BaselineThreshold) -> bool:
-    return arm.speculates or not threshold.row.needs_speculation
+def _have(pair: ArmPair, threshold: BaselineThreshold) -> tuple[bool, bool]:
+    """Whether there is a reference that has the metric, and whether the candidate has it."""
+    row = threshold.row
+    reference, candidate = (arm.speculates or not row.needs_speculation for arm in pair.arms)
+    deep = row.position or 0
+    drafts_so_far = pair.reference.draft_horizon is None or pair.reference.draft_horizon >= deep
+    return reference and drafts_so_far and not pair.alone, candidate
 
 
 def _figure(arm: Arm, boot: BootRecord, threshold: BaselineThreshold, record: WindowRecord) -> tuple[float, int]:
@@ -128,7 +134,7 @@ def definition_of(
         {path: value for path, value in redacted_arm(arm).flat().items() if path != "engine"} for arm in pair.arms
     )
     found: dict[str, JsonValue] = {
-        "reference": reference,
+        **({} if pair.alone else {"reference": reference}),
         "candidate": candidate,
         "varies": list(pair.paths),
         "settings": commands_of(settings, dict(zip((arm.name for arm in pair.arms), _SIDES, strict=True))),
@@ -218,5 +224,6 @@ def accepted_window(  # noqa: PLR0913  - the record, its pair, and who accepts i
 
 def builds_of(pair: ArmPair, record: WindowRecord) -> dict[str, dict[str, JsonValue]]:
     """Return the builds of the engine that a pair ran on, by what its arms are: names of arms may change."""
-    facts = ((side, record.engine.get(arm.name, {})) for side, arm in zip(_SIDES, pair.arms, strict=True))
+    sides = zip(_SIDES, pair.arms, strict=True)
+    facts = ((side, record.engine.get(arm.name, {})) for side, arm in sides if side == _CANDIDATE or not pair.alone)
     return {side: {name: value for name, value in own.items() if name in BUILD} for side, own in facts}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -35,6 +36,8 @@ class BaselineThreshold:
         cross_window: declared floor across windows, for a baseline of fewer than three; `None` where none was named.
         points: whether `fraction` is in points of a share.
         engine: ``same`` if a baseline of another engine build says nothing; ``any`` compares across builds.
+        mode_named: whether the mode is what its author wrote, and not what follows from where the claim stands; it is
+            never stored, and two claims that differ in it are the same.
     """
 
     metric: str
@@ -44,6 +47,7 @@ class BaselineThreshold:
     cross_window: NoiseFloor | None = None
     points: bool = False
     engine: Literal["any", "same"] = "any"
+    mode_named: Annotated[bool, Field(exclude=True)] = dataclasses.field(default=True, compare=False, repr=False)
 
     @field_validator("metric")
     @classmethod

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core.arms import differing_paths
+from pytest_specgate.core.arms import differing_paths, following_paths
 from pytest_specgate.core.differences import (
     ABSENT,
     ENGINE,
@@ -99,7 +99,12 @@ _BEFORE: Final = 20
 
 
 def differences_of(pair: ArmPair, record: WindowRecord) -> DifferenceReport | None:
-    """Return the differences of a pair's servers; `None` when a side has no boot whose start was kept."""
+    """Return the differences of a pair's servers; `None` when a side has no boot whose start was kept.
+
+    An arm alone has no other side.
+    """
+    if pair.alone:
+        return None
     starts = starts_of(record)
     reference, candidate = (
         [starts[boot.arm, boot.round] for boot in boots if (boot.arm, boot.round) in starts]
@@ -122,10 +127,13 @@ def declared_between(arms: tuple[Arm, Arm], starts: tuple[StartUp, StartUp]) -> 
     flats = [arm.flat() for arm in arms]
     paths = {f"{ENVIRONMENT}.{path.removeprefix('env.')}": "" for path in differing if path.startswith("env.")}
     spoken: dict[str, list[JsonValue]] = {}
-    for given in (path for path in differing if path.startswith("args.")):
+    following = following_paths(*arms)
+    for given in (path for path in (*differing, *following) if path.startswith("args.")):
         values = [flat[given] for flat in flats if given in flat]
         name, values = _plain(given.removeprefix("args."), values)
         own = _resolved_paths(name, known, both=all(arm.speculates for arm in arms))
+        if given in following:
+            own = dict.fromkeys(own, f"follows from args.{SPECULATION}")
         paths |= {path: note for path, note in own.items() if path not in paths}
         resolved = [
             start.config[path] for path, note in own.items() if not note for start in starts if path in start.config
@@ -175,6 +183,8 @@ def unlisted_differences(pair: ArmPair, record: WindowRecord) -> Failure | None:
     What could not be read counts as a difference: nobody can say that there is none. The details are all that is
     known, so that a reader can decide what is harmless.
     """
+    if pair.alone:
+        return None
     report = differences_of(pair, record)
     if report is None:
         return Failure(reason=REASON, message=f"nothing is known of the starts of the servers of {pair.title}")

@@ -67,7 +67,7 @@ def build_prompts(
     made = {part: list(itertools.islice(prompts, count)) for part, count in _wanted(profile)}
 
     def bodies(part: Level | None) -> tuple[bytes, ...]:
-        return tuple(_body(profile, prompt, model=model) for prompt in made[part])
+        return tuple(_body(profile, prompt, model=model, at=part) for prompt in made[part])
 
     return PromptSet(
         source_sha256=source_sha256,
@@ -87,8 +87,8 @@ def check_file(profile: RequestProfile, source: str) -> None:
         _usable(profile, profile.prompts, source)
 
 
-def _body(profile: RequestProfile, prompt: Prompt, *, model: str = "") -> bytes:
-    return encode_body(request_body(profile, model=model, prompt=prompt))
+def _body(profile: RequestProfile, prompt: Prompt, *, model: str = "", at: Level | None = None) -> bytes:
+    return encode_body(request_body(profile, model=model, prompt=prompt, at=at))
 
 
 def _wanted(profile: RequestProfile) -> list[tuple[Level | None, int]]:
@@ -128,7 +128,7 @@ def _usable(profile: RequestProfile, file: PromptFile, source: str) -> tuple[Fil
 
 
 def _refuse_repeated(profile: RequestProfile, prompts: Iterable[tuple[str, Prompt]]) -> None:
-    """Refuse a prompt that goes out as one before it does: the prefix cache would answer it."""
+    """Refuse a prompt that goes out as one before it, at whatever temperature: the prefix cache would answer it."""
     places: dict[bytes, str] = {}
     for place, content in prompts:
         before = places.setdefault(_body(profile, content), place)

@@ -1,7 +1,8 @@
 """The curve verdict: at which load levels a candidate is faster, at which slower, and where the sign changes.
 
-All levels are judged together, with simultaneous two-sided intervals at t(1 - 0.05 / (2 K P)) for K looks and P levels:
-the chance that the curve shows a change of sign that is none is below 5 %. No mean over levels decides anything.
+All levels of one temperature are judged together, with simultaneous two-sided intervals at t(1 - 0.05 / (2 K P)) for K
+looks and P levels: the chance that the curve shows a change of sign that is none is below 5 %. No mean over levels
+decides anything.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class CurvePoint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Curve:
-    """A candidate against its reference over all load levels of a pair.
+    """A candidate against its reference over all load levels of one temperature.
 
     Attributes:
         points: in rising order of load.
@@ -91,7 +92,7 @@ def curve(
     plan: Plan,
     candidate_first: Sequence[bool],
 ) -> Curve:
-    """Judge all load levels of a pair together.
+    """Judge load levels together.
 
     Args:
         differences: signed log ratios by round, for every level.

@@ -187,6 +187,21 @@ def acceptance_length(point: PointRecord) -> tuple[float | None, int]:
     return (speculation.acceptance_length, speculation.drafts) if speculation else (None, 0)
 
 
+def accepted_at(position: int) -> Estimator:
+    """Take the share of drafts that were accepted at a draft position, from 1: of so many drafts."""
+
+    def reading(point: PointRecord) -> tuple[float | None, int]:
+        speculation = point.counters.speculation()
+        if speculation is None or not speculation.drafts:
+            return None, 0
+        rates = speculation.per_position_rates
+        if position > len(rates):
+            raise NotMeasuredError(f"the server counts {len(rates)} draft positions, and this is number {position}")
+        return rates[position - 1], speculation.drafts
+
+    return of_counters(reading)
+
+
 def tokens_per_step(point: PointRecord) -> tuple[float | None, int]:
     """Tokens of a decode step, drafted or not, of so many steps."""
     return point.counters.tokens_per_step(), point.counters.decode_steps()

@@ -11,7 +11,7 @@ from pytest_specgate.core.arms import ArmPair
 from pytest_specgate.core.declared import declaration
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.known import known_noise
-from pytest_specgate.core.levels import level_label, level_order
+from pytest_specgate.core.levels import level_label, temperature_of
 from pytest_specgate.core.noise import UNKNOWN_NOISE
 from pytest_specgate.core.plan import Plan, looks
 from pytest_specgate.core.profile import check_point
@@ -75,9 +75,13 @@ class Gate:
 
     def _weakest(self, threshold: IntervalThreshold, noises: Sequence[ArmNoise]) -> Noise:
         """Return the noise of which least is known: of a curve that of its worst known level."""
-        levels: Sequence[Level] = self.pair.profile.points if isinstance(threshold, CurveThreshold) else [threshold.at]
+        levels = self._levels_of(threshold) if isinstance(threshold, CurveThreshold) else (threshold.at,)
         found = [known_noise(threshold, self.pair, noises, at=at).noise for at in levels]
         return min(found, key=lambda noise: noise.df)
+
+    def _levels_of(self, threshold: CurveThreshold) -> tuple[Level, ...]:
+        profile = self.pair.profile
+        return profile.points_at_temperature(profile.temperature_at(threshold.at))
 
     def check(self) -> None:
         """Refuse what can never give a verdict, whatever is known of the noise.
@@ -97,21 +101,26 @@ class Gate:
                 self._check_curve(threshold)
             else:
                 self._check_support(threshold, at=threshold.at)
+                self._check_position(threshold)
         self._check_directions()
 
     def _check_greedy(self, threshold: OutputsThreshold) -> None:
-        if not self.pair.profile.greedy:
+        if not self.pair.profile.greedy_at(threshold.at):
+            own = temperature_of(threshold.at)
+            cure = "set temperature=0 in the profile" if own is None else "claim it of a level of temperature 0"
             raise UsageError(
-                f"threshold {threshold.id} compares answers, and at temperature={self.pair.profile.temperature:g} each "
-                f"is drawn by chance: set temperature=0 in the profile, or leave the threshold out"
+                f"threshold {threshold.id} compares answers, and at "
+                f"temperature={self.pair.profile.temperature_at(threshold.at):g} each is drawn by chance: {cure}, or "
+                f"leave the threshold out"
             )
 
     def _check_curve(self, threshold: CurveThreshold) -> None:
-        points = sorted(self.pair.profile.points, key=level_order)
-        if level_order(threshold.at) >= level_order(points[-1]):
+        points = self._levels_of(threshold)
+        if threshold.at == points[-1]:
+            of = "" if points == self.pair.profile.points else " at this temperature"
             raise UsageError(
                 f"threshold {threshold.id} claims something of the levels beyond {level_label(threshold.at)}, and the "
-                f"profile has none: add one to requests"
+                f"profile has none{of}: add one to requests"
             )
         for at in points:
             self._check_support(threshold, at=at)
@@ -128,7 +137,7 @@ class Gate:
             )
         if row.name == "goodput" and not self.pair.profile.goodput_limits:
             raise UsageError("goodput needs limits: give the profile goodput_limits={'ttft': '500ms', 'tpot': '50ms'}")
-        if isinstance(threshold, LimitThreshold) or getattr(threshold, "mode", "") == "absolute":
+        if _is_of_candidate(threshold):
             self._check_candidate(row)
             return
         if row.needs_speculation and not all(arm.speculates for arm in self.pair.arms):
@@ -144,6 +153,19 @@ class Gate:
     def _check_candidate(self, row: Metric) -> None:
         if row.needs_speculation and not self.pair.candidate.speculates:
             raise UsageError(f"{row.name} exists in speculative arms only, and {self.pair.candidate.name} is none")
+
+    def _check_position(self, threshold: Threshold | LimitThreshold | BaselineThreshold) -> None:
+        """Refuse a draft position that an arm never drafts."""
+        position = threshold.row.position
+        if position is None:
+            return
+        for arm in (self.pair.candidate,) if _is_of_candidate(threshold) else self.pair.arms:
+            k = arm.draft_horizon
+            if k is not None and position > k:
+                raise UsageError(
+                    f"threshold {threshold.id} is about draft position {position}, and {arm.name} drafts {k} tokens: "
+                    f"positions are counted from 1 to {k}"
+                )
 
     def _check_directions(self) -> None:
         """Refuse claims that exclude each other: better by 50 % and equivalent within 5 %."""
@@ -198,6 +220,12 @@ class Gate:
                     f"rounds={self.pair.rounds} in four of five healthy runs: the smallest usable one is "
                     f"{rounded_up(100 * threshold.raw_of(smallest))} {unit}"
                 )
+
+
+def _is_of_candidate(threshold: AnyThreshold) -> bool:
+    """Whether a claim is about figures of the candidate only."""
+    absolute = isinstance(threshold, BaselineThreshold) and threshold.mode == "absolute"
+    return absolute or isinstance(threshold, LimitThreshold)
 
 
 def _check_margin(threshold: Threshold, row: Metric) -> None:

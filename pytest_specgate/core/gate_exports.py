@@ -14,7 +14,7 @@ from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.metric_definitions import MetricDefinition
 from pytest_specgate.core.profile import RequestProfile, same
 from pytest_specgate.core.redaction import redacted_arm, redacted_profile
-from pytest_specgate.core.stored_gates import declared_pair, first_problem, stored_threshold, threshold_of
+from pytest_specgate.core.stored_gates import declared_pair, first_problem, stored_threshold, threshold_of, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,8 +66,9 @@ def gate_on(record: WindowRecord, found: Mapping[str, Any]) -> Gate:
     names = [found[side]["name"] for side in ("reference", "candidate")]
     stored = next((one for one in record.pairs if [one.reference, one.candidate] == names), None)
     if stored is None:
-        known = ", ".join(f"{one.candidate} against {one.reference}" for one in record.pairs) or "none"
-        raise UsageError(f"it is on {names[1]} against {names[0]}, and the pairs of the record are: {known}")
+        known = ", ".join(map(title_of, record.pairs)) or "none"
+        wanted = f"{names[1]} alone" if names[0] == names[1] else f"{names[1]} against {names[0]}"
+        raise UsageError(f"it is on {wanted}, and the pairs of the record are: {known}")
     _refuse_other_metrics(found, record)
     try:
         pair = declared_pair(stored, record)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core import identity, validity
 from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.confounds import other_start, undecided, unlisted_differences
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.stored import Failure
+from pytest_specgate.core.sweeps import never_booted
 from pytest_specgate.core.thresholds import BaselineThreshold, CurveThreshold, LimitThreshold, OutputsThreshold
 from pytest_specgate.core.verdict import Outcome, change_words
 from pytest_specgate.core.verdict_curve import judge_curve
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from pytest_specgate.core.records import WindowRecord
     from pytest_specgate.core.thresholds import AnyThreshold
     from pytest_specgate.core.verdict import Verdict
+
+NOT_BOOTED: Final = "not-booted"
+"""Code of the reason why a pair has no figures though nothing went wrong: a sweep ruled one of its arms out."""
 
 
 def judge(gate: Gate, record: WindowRecord, *, final: bool = True) -> tuple[Verdict, ...]:
@@ -47,19 +51,36 @@ def judge(gate: Gate, record: WindowRecord, *, final: bool = True) -> tuple[Verd
     )
     if not final:
         return verdicts
-    if gate.baselines and failure is None and cut_short(gate, record):
-        verdicts = tuple(_part_of_it(verdict) for verdict in verdicts)
+    if (gate.baselines or gate.pair.alone) and failure is None and cut_short(gate, record):
+        verdicts = tuple(_part_of_it(verdict) if _asks_for_all(gate, verdict) else verdict for verdict in verdicts)
     return tuple(_stopped(verdict, verdicts, record) for verdict in verdicts)
 
 
 def cut_short(gate: Gate, record: WindowRecord) -> bool:
     """Whether a window was stopped while a gate still wanted rounds: it is no whole window then."""
-    return bool(record.stopped) and needs_more_rounds(judge(gate, record, final=False))
+    return bool(record.stopped) and wants_rounds(gate, record)
+
+
+def wants_rounds(gate: Gate, record: WindowRecord) -> bool:
+    """Whether a gate wants another round, as far as it was measured; an arm alone is booted as often as was declared.
+
+    Limits are judged by one boot where a pair is compared; of an arm alone all boots are the sample.
+    """
+    verdicts = judge(gate, record, final=False)
+    if not gate.pair.alone:
+        return needs_more_rounds(verdicts)
+    decided = any(verdict.outcome in {Outcome.FAIL, Outcome.INVALID} for verdict in verdicts)
+    return not decided and len(record.rounds_of(gate.pair)) < gate.pair.rounds
+
+
+def _asks_for_all(gate: Gate, verdict: Verdict) -> bool:
+    """Whether a claim is about a whole window: one about a baseline, and any about an arm alone."""
+    return gate.pair.alone or verdict.kind == NOT_WORSE_THAN_BASELINE
 
 
 def _part_of_it(verdict: Verdict) -> Verdict:
-    """Leave a claim about a baseline open: a part of a window is not compared with whole ones."""
-    if verdict.kind != NOT_WORSE_THAN_BASELINE or verdict.outcome in {Outcome.INVALID, Outcome.INCONCLUSIVE}:
+    """Leave a claim open that a part of a window cannot support."""
+    if verdict.outcome in {Outcome.INVALID, Outcome.INCONCLUSIVE}:
         return verdict
     return verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "reason": OPEN})
 
@@ -72,13 +93,24 @@ def needs_more_rounds(verdicts: Sequence[Verdict]) -> bool:
 
 def identity_of(pair: ArmPair, record: WindowRecord) -> identity.IdentityReport:
     """Compare the request profiles of all boots that a pair is judged by."""
+    if pair.alone:
+        return identity.compare([boot for boot, _ in record.rounds_of(pair)], arms=1)
     return identity.compare([boot for both in record.rounds_of(pair) for boot in both])
+
+
+def not_booted(pair: ArmPair, record: WindowRecord) -> Failure | None:
+    """Return why an arm of a pair never had to be booted, as a sweep tells it; `None` where it was, or had to be."""
+    name = next((arm.name for arm in pair.arms if arm.name in never_booted(record)), None)
+    return None if name is None else Failure(reason=NOT_BOOTED, message=record.ruled_out[name])
 
 
 def pair_problem(pair: ArmPair, record: WindowRecord) -> Failure | None:
     """Return why no figure of a pair may be shown or judged, `None` if they may."""
+    if (unneeded := not_booted(pair, record)) is not None:
+        return unneeded
     arms = {arm.name: arm for arm in pair.arms}
-    found = [boot for boots_of_arm in record.boots_for(pair) for boot in boots_of_arm]
+    sides = record.boots_for(pair)
+    found = [boot for side in (sides[:1] if pair.alone else sides) for boot in side]
     boots = sorted(found, key=lambda boot: (boot.round, boot.position))
     for boot in boots:
         problem = validity.boot_problem(arms[boot.arm], boot, record.profile)
@@ -87,9 +119,11 @@ def pair_problem(pair: ArmPair, record: WindowRecord) -> Failure | None:
     if (drifted := validity.drifted_between(boots)) is not None:
         return drifted
     if not record.rounds_of(pair):
-        return Failure(reason="not-measured", message=f"the window ended before both arms of {pair.title} ran")
+        who = pair.title if pair.alone else f"both arms of {pair.title}"
+        return Failure(reason="not-measured", message=f"the window ended before {who} ran")
     report = identity_of(pair, record)
-    if not report.identical:
+    # One boot of one arm has nothing to be compared with.
+    if not report.identical and not (pair.alone and len(found) == 1):
         return Failure(reason="profile-mismatch", message=report.sentence, detail=_fields(report))
     return unlisted_differences(pair, record) if record.strict else other_start(pair, record)
 

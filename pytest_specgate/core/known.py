@@ -68,6 +68,8 @@ def known_noise(
 def calibrated_noise(metric: str, pair: ArmPair, noises: Sequence[ArmNoise], *, at: Level) -> Known:
     """Return what A/A windows of both arms of a pair tell of a metric at a point."""
     found = {noise.arm: noise for noise in noises if (noise.metric, noise.at) == (metric, at)}
+    if pair.alone:
+        return _of_one_arm(found.get(pair.candidate.name))
     sides = [found.get(arm.name) for arm in pair.arms]
     known = [side for side in sides if side is not None]
     if not known:
@@ -86,3 +88,11 @@ def calibrated_noise(metric: str, pair: ArmPair, noises: Sequence[ArmNoise], *, 
             return Known(reference, f"calibrated: {texts[0]}", calibrated=True, whole=True)
         never = [pair.title]
     return Known(pair_noise(reference, candidate), f"calibrated: {', '.join(texts)}", calibrated=True, whole=not never)
+
+
+def _of_one_arm(found: ArmNoise | None) -> Known:
+    """Return what A/A windows tell of an arm alone: how two of its boots differ."""
+    if found is None:
+        return Known(UNKNOWN_NOISE)
+    words = f"calibrated: {found.arm} by {found.boots} boots of {found.measured_at[:_DAY]}"
+    return Known(Noise(found.sd, found.df), words, calibrated=True, whole=True)

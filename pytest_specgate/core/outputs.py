@@ -130,11 +130,21 @@ class PairOutputs:
     candidate: Agreement
 
 
-def incomparable(profile: RequestProfile) -> str | None:
-    """Say why answers to one prompt need not be equal, `None` where sampling leaves only one."""
-    if profile.greedy:
+def incomparable(profile: RequestProfile, points: Collection[Level] | None = None) -> str | None:
+    """Say why answers to one prompt need not be equal, `None` where sampling leaves only one.
+
+    Args:
+        profile: the load.
+        points: load levels that are looked at; `None` for all.
+    """
+    asked = profile.points if points is None else points
+    drawn = [at for at in asked if not profile.greedy_at(at)]
+    if not drawn:
         return None
-    return f"outputs cannot be compared: at temperature {profile.temperature:g} every answer is drawn by chance"
+    temperatures = sorted({profile.temperature_at(at) for at in drawn})
+    warm = f"temperature{'s' if len(temperatures) > 1 else ''} {' and '.join(f'{one:g}' for one in temperatures)}"
+    where = f" at {', '.join(map(level_label, drawn))}" if any(map(profile.greedy_at, profile.points)) else ""
+    return f"outputs{where} cannot be compared: at {warm} every answer is drawn by chance"
 
 
 def of_pair(pair: ArmPair, record: WindowRecord, *, points: Collection[Level]) -> PairOutputs:

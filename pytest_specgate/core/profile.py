@@ -18,6 +18,8 @@ from pytest_specgate.core.levels import (
     level_order,
     normal_level,
     rate_per_s,
+    temperature_of,
+    without_temperature,
 )
 from pytest_specgate.core.prompt_files import Prompt, PromptFile
 
@@ -74,14 +76,15 @@ class RequestProfile:
             takes the prompts of a file as they are.
         output_tokens: output tokens asked of every request.
         requests: number of requests at each point, by load level: ``{1: 10, 8: 32, "4/s": 200}`` is a closed loop of
-            1 and of 8 workers, and an open loop in which 4 requests arrive a second.
+            1 and of 8 workers, and an open loop in which 4 requests arrive a second; ``{8: 32, "8 T=0.8": 32}`` is one
+            load at two temperatures, that of the profile and 0.8.
         prompts: name of a corpus that comes with the package, ``"prose"`` or ``"code"``; a file of your own,
             ``PromptFile("prompts.jsonl")``; or ``"random"`` for random tokens, whose acceptance means nothing.
         api: ``"completions"`` sends prompts as they are, ``"chat"`` as messages through the model's chat template.
         endpoint: path on the server; `None` is that of the API.
         stream_options: as in the API; usage is always asked for, since it alone counts tokens.
         warmup_requests: requests sent one after another before the first point of every boot, never measured.
-        temperature: softmax temperature; 0 is greedy.
+        temperature: softmax temperature of the warm-up, and of every level without one of its own; 0 is greedy.
         top_p: nucleus sampling; 1 is off.
         top_k: number of candidates kept; 0 is off.
         min_p: relative probability floor; 0 is off.
@@ -146,7 +149,7 @@ class RequestProfile:
         for at, count in requests.items():
             workers = concurrency_of(at)
             if workers is None and count < 2:
-                raise ValueError(f"point {at} has {count} requests; a rate of arrival needs 2 or more")
+                raise ValueError(f"point {level_label(at)} has {count} requests; a rate of arrival needs 2 or more")
             if workers is not None and count < workers:
                 raise ValueError(
                     f"point {level_label(at)} has {count} requests; each of its {workers} workers needs at least one"
@@ -176,6 +179,16 @@ class RequestProfile:
         if options.get("include_usage") is not True:
             raise ValueError("stream_options must have include_usage=True: only usage counts tokens")
         return options
+
+    @model_validator(mode="after")
+    def _no_point_twice(self) -> Self:
+        for at in self.requests:
+            load = without_temperature(at)
+            if load in self.requests and temperature_of(at) == self.temperature:
+                raise ValueError(
+                    f"point {level_label(load)} is there twice: {at!r} is the same at the profile's own temperature"
+                )
+        return self
 
     @model_validator(mode="after")
     def _possible_prompts(self) -> Self:
@@ -224,10 +237,18 @@ class RequestProfile:
         """Where prompts come from, in words."""
         return f"file {self.prompts.name}" if isinstance(self.prompts, PromptFile) else self.prompts
 
-    @property
-    def greedy(self) -> bool:
-        """Whether the same prompt has one right answer, so that answers can be compared."""
-        return self.temperature == 0
+    def temperature_at(self, at: Level) -> float:
+        """Return the temperature of a load level: its own, or else that of the profile."""
+        own = temperature_of(at)
+        return self.temperature if own is None else own
+
+    def greedy_at(self, at: Level) -> bool:
+        """Whether the same prompt has one right answer at a load level, so that answers can be compared."""
+        return self.temperature_at(at) == 0
+
+    def points_at_temperature(self, temperature: float) -> tuple[Level, ...]:
+        """Return the load levels that are sent at a temperature, in rising order."""
+        return tuple(at for at in self.points if self.temperature_at(at) == temperature)
 
     @property
     def goodput_limits_s(self) -> dict[Limited, float]:
@@ -244,13 +265,16 @@ def messages_of(prompt: Prompt) -> list[JsonValue]:
     return list(prompt) if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
 
 
-def request_body(profile: RequestProfile, *, model: str, prompt: Prompt, extra: bool = True) -> dict[str, JsonValue]:
+def request_body(
+    profile: RequestProfile, *, model: str, prompt: Prompt, at: Level | None = None, extra: bool = True
+) -> dict[str, JsonValue]:
     """Return the JSON body of one streaming request, with every parameter written out.
 
     Args:
         profile: the load.
         model: name under which the model is served.
         prompt: a text; token ids, of completions only; or messages, of chat only.
+        at: load level, which may have a temperature of its own; `None` for the warm-up.
         extra: whether the user's further fields are in it.
     """
     chat = profile.api == "chat"
@@ -267,6 +291,7 @@ def request_body(profile: RequestProfile, *, model: str, prompt: Prompt, extra: 
         "stream": True,
         "stream_options": dict(profile.stream_options),
         **{name: getattr(profile, name) for name in SAMPLING_FIELDS},
+        "temperature": profile.temperature if at is None else profile.temperature_at(at),
     }
     return {**body, **profile.extra_body} if extra else body
 
@@ -290,15 +315,18 @@ def sha256_of_text(text: str) -> str:
 def declared_fields(profile: RequestProfile) -> ProfileFields:
     """Return the fields of a profile that are known before any server runs."""
     body = request_body(profile, model="", prompt="")
-    rates: list[JsonValue] = [rate for at in profile.points if (rate := rate_per_s(at)) is not None]
+    # One load at two temperatures is one concurrency, or one rate.
+    workers: list[JsonValue] = [*dict.fromkeys(of for at in profile.points if (of := concurrency_of(at)) is not None)]
+    rates: list[JsonValue] = [*dict.fromkeys(rate for at in profile.points if (rate := rate_per_s(at)) is not None)]
     limits: dict[str, JsonValue] = {str(name): seconds for name, seconds in profile.goodput_limits_s.items()}
     return {
         "api": profile.api,
         "endpoint": profile.path,
         "stream_options": body["stream_options"],
         "prompt_source": profile.source,
-        "concurrency_points": [at for at in map(concurrency_of, profile.points) if at is not None],
+        "concurrency_points": workers,
         **{f"requests.{level_id(at)}": count for at, count in profile.requests.items()},
+        **{f"temperature.{level_id(at)}": own for at in profile.points if (own := temperature_of(at)) is not None},
         "warmup_requests": profile.warmup_requests,
         "arrival": arrival_words(profile),
         "arrival_rates_per_s": rates or None,

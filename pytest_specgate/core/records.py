@@ -9,7 +9,7 @@ History of the schema:
    varies, and which of these differences are allowed
 3. the class of the machine by name, what every server of the session was given, the commit of the project; baselines
    that gates were judged against; attempts of one window, times of chunks; metrics that the project adds, with their
-   values
+   values; what each request drafted and accepted; sweeps of draft horizons, and which arms these ruled out
 
 Version 1 never left its workshop: it does not know whether its client kept up, so nothing measured by it can be judged.
 """
@@ -27,6 +27,7 @@ from pytest_specgate.core.declared import FreeJson
 from pytest_specgate.core.levels import Level, concurrency_of, level_label
 from pytest_specgate.core.metric_definitions import AddedValue, MetricDefinition
 from pytest_specgate.core.profile import RequestProfile
+from pytest_specgate.core.request_speculation import RequestSpeculation
 from pytest_specgate.core.stored import Failure, Stored
 
 SCHEMA_VERSION: Final = 3
@@ -55,6 +56,8 @@ class RequestRecord(Stored):
         body_sha256: hash of the body as sent.
         chunk_times: time of every token event, as `pytest_specgate.core.chunk_times` writes and reads it; `None` where
             they were not to be kept, and where there was none.
+        speculation: what it drafted and accepted; `None` where the server does not tell, or is not believed.
+        speculation_problem: why the server is not believed; `None` where it is, and where it told nothing.
     """
 
     index: int
@@ -74,6 +77,8 @@ class RequestRecord(Stored):
     text: str | None
     body_sha256: str
     chunk_times: str | None = None
+    speculation: RequestSpeculation | None = None
+    speculation_problem: str | None = None
 
 
 class ChunkGaps(Stored):
@@ -348,6 +353,8 @@ class WindowRecord(Stored):
         gates: what was claimed of its pairs, as `pytest_specgate.core.stored_gates` writes and reads it.
         boots: in the order in which they ran.
         verdicts: as judged at the end, one mapping a threshold.
+        sweeps: of draft horizons, as `pytest_specgate.core.sweeps` writes and reads them.
+        ruled_out: why an arm of a sweep was booted no more, or never, one sentence by name.
     """
 
     schema_version: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)] = SCHEMA_VERSION
@@ -371,6 +378,8 @@ class WindowRecord(Stored):
     gates: tuple[dict[str, FreeJson], ...] = ()
     boots: tuple[BootRecord, ...] = ()
     verdicts: tuple[dict[str, FreeJson], ...] = ()
+    sweeps: tuple[dict[str, FreeJson], ...] = ()
+    ruled_out: dict[str, str] = Field(default_factory=dict)
 
     def baseline(self, gate: str, entry_id: str) -> KnownBaseline | None:
         """Return what was known of the baseline of one entry; `None` when nothing was looked up."""

@@ -82,9 +82,11 @@ METHOD: Final = f"{SPECULATION}.method"
 """Where a server tells the method of its speculation."""
 
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
+_EMBEDDED: Final = "embedded:"
+"""Before the name of a model that `specgate prepare-model` makes."""
+
 _SHORT_COMMIT: Final = 7
 """Digits of a commit that are enough to name it."""
-
 
 ENUM_NUMBERS: Final[dict[str, dict[str, JsonValue]]] = {
     "compilation_config.mode": {"NONE": 0, "STOCK_TORCH_COMPILE": 1, "DYNAMO_TRACE_ONCE": 2, "VLLM_COMPILE": 3},
@@ -222,8 +224,12 @@ def _method(name: str) -> str:
 
 
 def _same_place(declared: str, resolved: str) -> bool:
-    """Whether two names are of one model: by the last part of their paths, or by its folder in a cache of the hub."""
-    names = [place.rstrip("/").rpartition("/")[2].strip("[]") for place in (declared, resolved)]
+    """Whether two names are of one model: by the last part of their paths, or by its folder in a cache of the hub.
+
+    An embedded model is served from a folder of its name.
+    """
+    places = (declared.removeprefix(_EMBEDDED), resolved)
+    names = [place.rstrip("/").rpartition("/")[2].strip("[]") for place in places]
     return names[0] == names[1] or f"models--{declared.replace('/', '--')}" in resolved.split("/")
 
 

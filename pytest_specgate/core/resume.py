@@ -15,13 +15,13 @@ from pytest_specgate.core.arms import arms_of
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.hosts import drift, facts_of
 from pytest_specgate.core.identity import UNSET, shortened
-from pytest_specgate.core.judge import pair_problem
+from pytest_specgate.core.judge import not_booted, pair_problem
 from pytest_specgate.core.metrics import DEFINITION_VERSION, added_definitions
 from pytest_specgate.core.profile import declared_fields, same
 from pytest_specgate.core.records import Continuation, PairRecord
 from pytest_specgate.core.redaction import redacted_arm, redacted_profile
 from pytest_specgate.core.stopping import open_pairs
-from pytest_specgate.core.stored_gates import stored_gate
+from pytest_specgate.core.stored_gates import stored_gate, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +39,7 @@ _ANEW: Final = "measure anew, without --specgate-resume"
 
 _WHY: Final = {
     "gates": "a claim that is changed after figures were seen decides nothing",
+    "sweeps": "arms are ruled out by what was declared before figures were seen",
     "pairs": "its looks were planned for what was declared",
     "host": "a window is measured on one machine",
     "host_class": "a window is measured on one machine",
@@ -62,6 +63,7 @@ class Today:
         engine: facts about the installs of the engine, by arm.
         commit: of the project that is measured; empty where it is not known.
         client_version: of the load client.
+        sweeps: of draft horizons, as records keep them.
     """
 
     pairs: tuple[ArmPair, ...]
@@ -73,6 +75,7 @@ class Today:
     engine: Mapping[str, Mapping[str, JsonValue]]
     commit: str
     client_version: str
+    sweeps: tuple[Mapping[str, JsonValue], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ class TakenOver:
         baselines: what was known of baselines then.
         attempt: the window's number among those of its builds.
         continued: what earlier runs measured of it, oldest first.
+        ruled_out: arms that sweeps ruled out by what is taken over, with the reasons.
     """
 
     boots: tuple[BootRecord, ...]
@@ -111,6 +115,7 @@ class TakenOver:
     baselines: tuple[KnownBaseline, ...]
     attempt: int
     continued: tuple[Continuation, ...]
+    ruled_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def sentence(self) -> str:
@@ -171,6 +176,8 @@ def taken_over(windows: Sequence[Today], record: WindowRecord, source: Source) -
         baselines=record.baselines,
         attempt=record.attempt,
         continued=(*record.continued, continuation),
+        # Arms are ruled out by whole rounds, or in the first one, without which nothing is taken over.
+        ruled_out=record.ruled_out,
     )
 
 
@@ -226,7 +233,7 @@ def _first_problem(window: Today, record: WindowRecord) -> Failure | None:
             return problem
     # Differences of servers may be noise that the rounds to come show as such.
     tolerant = record.model_copy(update={"strict": False})
-    problems = (pair_problem(pair, tolerant) for pair in window.pairs)
+    problems = (pair_problem(pair, tolerant) for pair in window.pairs if not_booted(pair, record) is None)
     return validity.drifted_between(record.boots) or next(filter(None, problems), None)
 
 
@@ -264,6 +271,7 @@ def _of_record(record: WindowRecord, window: Today) -> dict[str, JsonValue]:
     return {
         **_declared(record.pairs, record.arms, record.profile),
         "gates": {str(gate.get("id")): dict(gate) for gate in record.gates},
+        "sweeps": [dict(sweep) for sweep in record.sweeps],
         "strict": record.strict,
         "settings": dict(record.settings),
         "host": {found.name: found.before.words for found in changed},
@@ -283,6 +291,7 @@ def _of_today(window: Today, record: WindowRecord) -> dict[str, JsonValue]:
     return {
         **_declared(tuple(map(PairRecord.of, window.pairs)), arms_of(window.pairs), profile),
         "gates": {gate.id: stored_gate(gate) for gate in window.gates},
+        "sweeps": [dict(sweep) for sweep in window.sweeps],
         "strict": window.strict,
         "settings": dict(window.settings),
         "host": {found.name: found.after.words for found in changed},
@@ -298,10 +307,10 @@ def _of_today(window: Today, record: WindowRecord) -> dict[str, JsonValue]:
 def _declared(pairs: Sequence[PairRecord], arms: Sequence[Arm], profile: RequestProfile) -> dict[str, JsonValue]:
     """Return pairs, arms and load as they are declared, without secrets."""
     names: list[JsonValue] = [arm.name for arm in arms]
-    kept = [pair.model_dump(mode="json", exclude={"differences"}) for pair in pairs]
+    kept = {title_of(pair): pair.model_dump(mode="json", exclude={"differences"}) for pair in pairs}
     return {
         "arms": ", ".join(map(str, names)),
-        "pairs": {f"{pair['candidate']} against {pair['reference']}": pair for pair in kept},
+        "pairs": {**kept},
         "profile": declared_fields(redacted_profile(profile)),
         "arm": {arm.name: redacted_arm(arm).flat() for arm in arms},
     }

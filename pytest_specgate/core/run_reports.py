@@ -15,6 +15,7 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import Field
 
 from pytest_specgate.core.declared import FreeJson
+from pytest_specgate.core.knee_report import KneeReport
 from pytest_specgate.core.metric_definitions import MetricDefinition
 from pytest_specgate.core.stored import Stored
 
@@ -60,6 +61,7 @@ class ReportedThreshold(Stored):
         load: level, as ``c=8`` or ``4/s``.
         concurrency: workers of a closed loop; `None` for an open one.
         rate_per_s: arrival rate of an open loop; `None` for a closed one.
+        temperature: of the load level's own; `None` for that of the profile.
         points: whether changes are in points of a share (as fractions) instead of relative to the reference.
         claim: what was to be shown, in words.
         summary: the verdict as one sentence.
@@ -98,6 +100,7 @@ class ReportedThreshold(Stored):
     baseline: str | None
     curve: tuple[CurvePoint, ...]
     figures: dict[str, Figure] | None
+    temperature: float | None = None
 
 
 class ReportedGate(Stored):
@@ -152,8 +155,8 @@ class ReportedPair(Readable):
         reason: code of the reason, as ``profile-mismatch``.
         message: why, as one sentence.
         detail: further lines.
-        pair: candidate against reference, by name.
-        reference: name of that arm.
+        pair: candidate against reference, by name; of an arm that was measured alone its own.
+        reference: name of that arm; null where the candidate was measured alone.
         candidate: name of that arm.
         varies: paths in which the arms were declared to differ.
         identity: whether both got the same requests.
@@ -162,7 +165,7 @@ class ReportedPair(Readable):
     """
 
     pair: str
-    reference: str
+    reference: str | None
     candidate: str
     varies: tuple[str, ...]
     identity: ReportedIdentity
@@ -220,6 +223,9 @@ class ReportedWindow(Stored):
         added_metrics: metrics of the project's own, as the record defines them.
         pairs: what was compared with what.
         arms: what was measured of each.
+        ruled_out: why a sweep booted an arm no more, or never, by its name; a pair that was never booted is left
+            unread for the reason ``not-booted``, which is no fault.
+        knee: what it tells of draft horizons; left out where no two of them met.
     """
 
     record: str
@@ -236,6 +242,8 @@ class ReportedWindow(Stored):
     added_metrics: tuple[MetricDefinition, ...]
     pairs: tuple[ReportedPair, ...]
     arms: tuple[ReportedArm, ...]
+    ruled_out: dict[str, str] = Field(default_factory=dict)
+    knee: KneeReport | None = None
 
 
 class UnmeasuredWindow(Stored):

@@ -21,8 +21,11 @@ def first_judged(threshold: AnyThreshold, gate: Gate, noise: Sequence[ArmNoise])
     """Return after how many rounds a threshold is judged for the first time; `None` if it asks for no round.
 
     Limits are judged by one round, equal answers by two, intervals at their first look. Claims about a baseline are
-    judged by the whole window, and ask for its rounds only where no interval decides how many there are.
+    judged by the whole window, and ask for its rounds only where no interval decides how many there are. An arm alone
+    runs all of its boots, whatever is claimed of it.
     """
+    if gate.pair.alone:
+        return gate.pair.rounds
     if isinstance(threshold, Threshold | CurveThreshold):
         found = gate.plan(threshold, noise).looks
         return found[0] if found else gate.pair.rounds

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_specgate.core.baselines import BaselineFile
 from pytest_specgate.core.calibration import NoiseBook
+from pytest_specgate.core.knee_report import KneeReport
 from pytest_specgate.core.records import WindowRecord
 from pytest_specgate.core.run_reports import RunReport
 
@@ -19,6 +20,7 @@ KINDS: Final[dict[str, type[Stored]]] = {
     "baseline": BaselineFile,
     "noise": NoiseBook,
     "report": RunReport,
+    "knee": KneeReport,
 }
 """What is stored, by the word for it on the command line."""
 

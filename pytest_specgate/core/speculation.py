@@ -17,7 +17,7 @@ class SpeculationDelta:
         drafts: verify steps that had a draft.
         draft_tokens: tokens proposed.
         accepted_tokens: tokens accepted.
-        accepted_per_position: accepted tokens by draft position, from position 0.
+        accepted_per_position: accepted tokens by draft position, from position 1 on.
     """
 
     drafts: int

@@ -10,8 +10,12 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_specgate.core.request_speculation import read_request_speculation
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from pytest_specgate.core.request_speculation import RequestSpeculation
 
 DONE: Final = "[DONE]"
 
@@ -68,6 +72,8 @@ class Timeline:
         output_tokens: the server's count, `None` if it sent no usage or counted nothing.
         finish_reason: as sent, `None` if the stream ended without one.
         error: why the answer does not count, `None` if it is complete.
+        speculation: what it drafted and accepted; `None` where the server does not tell, or is not believed.
+        speculation_problem: why the server is not believed; `None` where it is, and where it told nothing.
     """
 
     token_events: tuple[float, ...]
@@ -78,6 +84,8 @@ class Timeline:
     output_tokens: int | None
     finish_reason: str | None
     error: str | None
+    speculation: RequestSpeculation | None = None
+    speculation_problem: str | None = None
 
 
 class Decoder:
@@ -201,6 +209,8 @@ class TimelineBuilder:
         self._output_tokens: int | None = None
         self._finish_reason: str | None = None
         self._error: str | None = None
+        self._speculation: RequestSpeculation | None = None
+        self._speculation_problem: str | None = None
         self._events = 0
         self._done = False
         self._unreadable = False
@@ -232,6 +242,8 @@ class TimelineBuilder:
             output_tokens=self._output_tokens,
             finish_reason=self._finish_reason,
             error=self._error or failure or self._shortcoming(),
+            speculation=self._speculation,
+            speculation_problem=self._speculation_problem,
         )
 
     def _fail(self, error: str) -> None:
@@ -258,6 +270,7 @@ class TimelineBuilder:
         if (body.get("error") is not None and body["error"] is not False) or body.get("object") == "error":
             self._fail(_error_text(body.get("error") or body))
         self._take_usage(body.get("usage"))
+        self._take_metrics(body.get("metrics"))
         choices = body.get("choices") or []
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
             self._fail(f"an event has choices of another form: {data[:80]!r}")
@@ -270,6 +283,17 @@ class TimelineBuilder:
             return
         self._prompt_tokens = _count(usage.get("prompt_tokens")) or self._prompt_tokens
         self._output_tokens = _count(usage.get("completion_tokens")) or self._output_tokens
+
+    def _take_metrics(self, metrics: object) -> None:
+        """Take what is told of the speculation; what is told last is of the whole answer."""
+        told = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
+        if told is None:
+            return
+        self._speculation = self._speculation_problem = None
+        try:
+            self._speculation = read_request_speculation(told)
+        except ValueError as error:
+            self._speculation_problem = str(error)
 
     def _take_choice(self, choice: dict[str, Any], *, at_s: float) -> None:
         reason = choice.get("finish_reason")

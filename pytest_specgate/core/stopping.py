@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_specgate.core.judge import judge, needs_more_rounds
+from pytest_specgate.core.judge import wants_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ def open_pairs(
 
     Args:
         pairs: of the window.
-        gates: on them; a pair without a gate is measured for all of its rounds.
+        gates: on them; a pair without a gate is measured for all of its rounds, unless a sweep rules it out.
         record: what was measured so far.
         rounds_done: how many rounds that is.
     """
@@ -34,9 +34,11 @@ def broken(pair: ArmPair, record: WindowRecord) -> bool:
 
 
 def _open(pair: ArmPair, gates: Sequence[Gate], record: WindowRecord) -> bool:
+    if any(arm.name in record.ruled_out for arm in pair.arms):
+        return False
     if not record.boots:
         return True
     if broken(pair, record):
         return False
     own = [gate for gate in gates if gate.pair.key == pair.key]
-    return not own or any(needs_more_rounds(judge(gate, record, final=False)) for gate in own)
+    return not own or any(wants_rounds(gate, record) for gate in own)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from pytest_specgate.core.arms import ArmPair
+from pytest_specgate.core.arms import ArmPair, LonePair
 from pytest_specgate.core.errors import RecordError, UsageError
 from pytest_specgate.core.gate import Gate
+from pytest_specgate.core.sweeps import never_booted
 from pytest_specgate.core.thresholds import (
     AnyThreshold,
     BaselineThreshold,
@@ -85,6 +86,18 @@ def pairs_of(record: WindowRecord) -> tuple[ArmPair, ...]:
     return tuple(declared_pair(pair, record) for pair in record.pairs)
 
 
+def compared_pairs(record: WindowRecord) -> tuple[ArmPair, ...]:
+    """Return the pairs of a record that compare two arms, both booted: one arm alone has no change."""
+    missing = never_booted(record)
+    pairs = (pair for pair in pairs_of(record) if not pair.alone)
+    return tuple(pair for pair in pairs if missing.isdisjoint(arm.name for arm in pair.arms))
+
+
+def title_of(pair: PairRecord) -> str:
+    """Return what a pair of a record is called: ``k4 against off``, or the arm that is alone."""
+    return pair.candidate if pair.reference == pair.candidate else f"{pair.candidate} against {pair.reference}"
+
+
 def _gate(stored: Mapping[str, JsonValue], record: WindowRecord) -> Gate:
     names = (stored.get("reference"), stored.get("candidate"))
     # Records of older versions name the arms only.
@@ -92,7 +105,8 @@ def _gate(stored: Mapping[str, JsonValue], record: WindowRecord) -> Gate:
     pairs = ((one, one.model_dump(mode="json", include=set(told))) for one in record.pairs)
     pair = next((one for one, fields in pairs if fields == told), None)
     if pair is None:
-        raise RecordError(f"gate {stored.get('id')} is on {names[1]} against {names[0]}, which the record has not")
+        on = f"{names[1]} alone" if names[0] == names[1] else f"{names[1]} against {names[0]}"
+        raise RecordError(f"gate {stored.get('id')} is on {on}, which the record has not")
     listed = stored.get("thresholds")
     thresholds: Sequence[JsonValue] = listed if isinstance(listed, list) else []
     try:
@@ -125,8 +139,10 @@ def threshold_of(stored: JsonValue) -> AnyThreshold:
 
 
 def declared_pair(pair: PairRecord, record: WindowRecord) -> ArmPair:
-    """Return a pair of a record, as it was declared."""
+    """Return a pair of a record, as it was declared; one whose two arms are one is that arm alone."""
     arms = {arm.name: arm for arm in record.arms}
+    if pair.reference == pair.candidate:
+        return LonePair.of(arms[pair.candidate], profile=record.profile, rounds=pair.rounds)
     return ArmPair(
         reference=arms[pair.reference],
         candidate=arms[pair.candidate],

@@ -18,7 +18,7 @@ _SPELLINGS: Final[dict[Unit, tuple[str, ...]]] = {
     "tokens/s": ("tokens/s", "tok/s"),
     "tokens/s/GPU": ("tokens/s/GPU", "tok/s/GPU"),
     "requests/s": ("requests/s", "/s"),
-    "tokens": ("tokens", "tok"),
+    "tokens": ("tokens", "tok", ""),
     "requests": ("requests",),
     "events": ("", "times"),
 }

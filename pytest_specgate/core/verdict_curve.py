@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 def judge_curve(gate: Gate, threshold: CurveThreshold, record: WindowRecord, *, final: bool) -> Verdict:
-    """Judge all load levels of a pair together."""
+    """Judge all load levels of a pair together that have the temperature of the claim."""
     found: dict[Level, Rounds] = {}
-    for at in record.profile.points:
+    profile = record.profile
+    for at in profile.points_at_temperature(profile.temperature_at(threshold.at)):
         rounds = _rounds(gate, threshold, record, at=at)
         if isinstance(rounds, Failure):
             return invalid(gate, threshold, rounds)

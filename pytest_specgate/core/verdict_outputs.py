@@ -23,7 +23,7 @@ def judge_outputs(gate: Gate, threshold: OutputsThreshold, record: WindowRecord,
         problem = problem_at(gate.pair, both, record, at=threshold.at)
         if problem is not None:
             return invalid(gate, threshold, problem)
-    if (reason := outputs.incomparable(record.profile)) is not None:
+    if (reason := outputs.incomparable(record.profile, [threshold.at])) is not None:
         return invalid(gate, threshold, Failure(reason="not-comparable", message=reason))
     return _from_counts(gate, threshold, record, final=final)
 

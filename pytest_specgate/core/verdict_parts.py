@@ -62,6 +62,8 @@ def problem_at(
     reference, candidate = (boot.point(at) for boot in both)
     assert reference is not None, "boot_problem() refuses boots without the point"
     assert candidate is not None, "likewise"
+    if pair.alone:
+        return validity.point_problem(pair.candidate, candidate, record.profile)
     for arm, point in zip(pair.arms, (reference, candidate), strict=True):
         if (problem := validity.point_problem(arm, point, record.profile)) is not None:
             return problem
@@ -70,6 +72,6 @@ def problem_at(
 
 def attached(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
     """Say what a verdict rests on without proof."""
-    for arm in pair.arms:
+    for arm in pair.own_arms:
         if sentence := attached_sentence(arm.name, record):
             yield sentence

@@ -36,7 +36,8 @@ from pytest_specgate.core.metrics import measure, metric, rows
 from pytest_specgate.core.profile import declared_fields
 from pytest_specgate.core.redaction import redacted_arm, redacted_text
 from pytest_specgate.core.stored import Failure
-from pytest_specgate.core.stored_gates import pairs_of
+from pytest_specgate.core.stored_gates import compared_pairs
+from pytest_specgate.core.sweeps import booted_arms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -81,7 +82,7 @@ def compare_windows(
         return refusal
     if mode == "relative" and not both.pairs:
         raise UsageError("the windows have no pair of arms in common, whose change could be compared: --mode absolute")
-    if mode is None and not both.pairs and any(pairs_of(record) for record in both.windows):
+    if mode is None and not both.pairs and any(compared_pairs(record) for record in both.windows):
         raise UsageError(
             "the windows have no pair of arms in common: --mode absolute compares the levels of their arms"
         )
@@ -104,14 +105,14 @@ def compare_windows(
 def _lost(both: _Both, *, claimed: bool) -> Iterator[Cell]:
     """Yield what the reference window has and the candidate window has not: no comparison of the rest hides that."""
     reference, candidate = both.windows
-    titles, names = ({pair.title for pair in pairs_of(candidate)}, {arm.name for arm in candidate.arms})
+    titles, names = ({pair.title for pair in compared_pairs(candidate)}, booted_arms(candidate))
     failure = Failure(reason="not-measured", message="the candidate window has not measured it")
-    for pair in pairs_of(reference):
+    for pair in compared_pairs(reference):
         if pair.title not in titles:
             yield Cell(pair.title, "relative", "", problem=failure, claimed=claimed)
-    for arm in reference.arms:
-        if arm.name not in names:
-            yield Cell(arm.name, "absolute", "", problem=failure, claimed=claimed)
+    for name in booted_arms(reference):
+        if name not in names:
+            yield Cell(name, "absolute", "", problem=failure, claimed=claimed)
 
 
 class _Both:
@@ -127,8 +128,8 @@ class _Both:
     def __init__(self, reference: WindowRecord, candidate: WindowRecord) -> None:
         self.windows = (reference, candidate)
         self.redefined = redefined(reference.added_metrics, candidate.added_metrics)
-        titles = [{pair.title: pair for pair in pairs_of(record)} for record in self.windows]
-        names = [{arm.name: arm for arm in record.arms} for record in self.windows]
+        titles = [{pair.title: pair for pair in compared_pairs(record)} for record in self.windows]
+        names = [booted_arms(record) for record in self.windows]
         self.pairs = [(titles[0][title], titles[1][title]) for title in titles[0] if title in titles[1]]
         self.arms = [(names[0][name], names[1][name]) for name in names[0] if name in names[1]]
 
@@ -372,7 +373,7 @@ def _notes(both: _Both, *, mode: Mode, twice: bool) -> Iterator[str]:
         yield SAME_TWICE
     common = {arm.name for arm, _ in both.arms}
     for window, record in zip(_WINDOWS, both.windows, strict=True):
-        if arms := [arm.name for arm in record.arms if arm.name not in common]:
+        if arms := [name for name in booted_arms(record) if name not in common]:
             yield f"only in the {window} window: {', '.join(arms)}"
     yield from _builds(both)
     if any(len(record.boots_of(arm.name)) == 1 for record in both.windows for arm, _ in both.arms):

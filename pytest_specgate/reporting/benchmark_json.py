@@ -15,7 +15,7 @@ from pytest_specgate.core.confounds import attached_of
 from pytest_specgate.core.hosts import facts_of, host_class
 from pytest_specgate.core.judge import figure_problem, first_point_problem, pair_problem
 from pytest_specgate.core.levels import level_id, level_label
-from pytest_specgate.core.metrics import HEADLINE, measure, metric, rows
+from pytest_specgate.core.metrics import HEADLINE, is_metric, measure, metric
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.reporting.window_pairs import verdicts_on
 
@@ -93,7 +93,7 @@ def benchmark_points(report: SessionReport, measured: Mapping[str, Sequence[ArmP
 def _series(window: ReportedWindow, measured: Mapping[str, Sequence[ArmPair]]) -> Iterator[_Series]:
     """Yield what the gates of a window ask for, then what tests ask for of pairs that no gate is on."""
     for gate, judged in ((one.gate, one.verdicts) for one in window.judged):
-        claimed = [threshold.metric for threshold in gate.thresholds if threshold.metric in rows()]
+        claimed = [threshold.metric for threshold in gate.thresholds if is_metric(threshold.metric)]
         yield _Series(gate.id, gate.pair, tuple(dict.fromkeys((*HEADLINE, *claimed))), tuple(judged))
     gated = {gate.pair.key for gate in window.gates}
     here = {pair.key for pair in window.pairs} - gated
@@ -193,7 +193,7 @@ def _extra(  # noqa: PLR0913  - as above
         "test": series.name,
         "pair": series.pair.title,
         "arm": arm.name,
-        "role": "reference" if arm == series.pair.reference else "candidate",
+        "role": "candidate" if arm == series.pair.candidate else "reference",
         "load": level_label(at),
         "metric": row.name,
         "unit": row.unit,

@@ -32,7 +32,7 @@ def pair_differences(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
         unused = ", ".join(report.unused(pair.allow_engine_differences))
         if unused:
             yield f"allowed, but not found: {unused}"
-    for arm in pair.arms:
+    for arm in pair.own_arms:
         yield from (f"{arm.name}: {contrast}" for contrast in contradicted_of(arm, record))
         names = ", ".join(unproved_of(arm, record))
         if names:

@@ -24,7 +24,7 @@ from pytest_specgate.reporting.messages import window_lines
 from pytest_specgate.reporting.outputs import outputs_in_short
 from pytest_specgate.reporting.reasons import reasons
 from pytest_specgate.reporting.tables import kind_words
-from pytest_specgate.reporting.window_pairs import pair_names
+from pytest_specgate.reporting.window_pairs import no_figures, pair_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,6 +125,7 @@ def _parts(report: SessionReport) -> Iterator[_Part]:
     for number, window in enumerate(report.windows, 1):
         name = f"window {number}" if len(report.windows) > 1 else "window"
         yield _Part(_FACTS, "window description", _facts(window, name=name))
+        yield from _which_k(window)
         lines = window_lines(window.record, pairs=window.pairs, judged=window.judged, record_path=window.path)
         tables = folded(f"all figures of the {name}", fenced("\n".join(lines)))
         yield _Part(_TABLES, "window table", f"{tables}\n\n")
@@ -156,7 +157,7 @@ def _identities(report: SessionReport) -> Iterator[_Part]:
 def _identity(pair: ArmPair, window: ReportedWindow) -> str:
     problem = pair_problem(pair, window.record)
     if problem is not None:
-        return f"no figures ({problem.reason}): {problem.message}"
+        return no_figures(problem)
     return identity_of(pair, window.record).sentence
 
 
@@ -276,7 +277,7 @@ def _facts(window: ReportedWindow, *, name: str) -> str:
     """Return on what a window ran, what was said of the answers, and where everything is."""
     record = window.record
     host = facts_of(record.host)
-    outputs = dict.fromkeys(outputs_in_short(pair, record) for pair in window.pairs)
+    outputs = dict.fromkeys(outputs_in_short(pair, record) for pair in window.pairs if not pair.alone)
     lines = [
         *history_lines(record),
         f"host: {describe(host)} (class {record.host_class or host_class(host)})",
@@ -286,6 +287,16 @@ def _facts(window: ReportedWindow, *, name: str) -> str:
     path = code(window.path)
     listed = [*map(prose, lines), f"record: {path}; judge it again, anywhere: {code(f'specgate judge {window.path}')}"]
     return f"#### {name.capitalize()}\n\n" + "".join(f"* {line}\n" for line in listed) + "\n"
+
+
+def _which_k(window: ReportedWindow) -> Iterator[_Part]:
+    """Yield the advice on draft horizons of a window in which some of them met."""
+    if not any(arm.speculates for arm in window.record.arms):
+        return
+    from pytest_specgate.reporting.knee_markdown import knee_table  # noqa: PLC0415  - it brings scipy
+
+    if text := knee_table(window.record, window.path):
+        yield _Part(_FACTS, "table of advice", text)
 
 
 def _fitting(parts: Sequence[_Part], *, limit: int) -> list[_Part]:

@@ -11,10 +11,11 @@ from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE
 from pytest_specgate.core.confounds import REASON as OTHER_DIFFERENCES
 from pytest_specgate.core.confounds import attached_of
 from pytest_specgate.core.hosts import describe, facts_of, host_class, troubles
-from pytest_specgate.core.judge import identity_of, pair_problem
+from pytest_specgate.core.judge import identity_of, not_booted, pair_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.quantities import bunched_sends
 from pytest_specgate.core.verdict import Outcome
+from pytest_specgate.reporting.acceptance import acceptance_lines
 from pytest_specgate.reporting.baselines import baseline_lines, baseline_steps, one_line
 from pytest_specgate.reporting.differences import differences_in_short, pair_differences
 from pytest_specgate.reporting.engines import build_lines, engine_lines
@@ -33,6 +34,7 @@ from pytest_specgate.reporting.tables import (
     speculation_table,
     usable_points,
 )
+from pytest_specgate.reporting.window_pairs import no_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,10 +75,13 @@ def failure_text(verdict: Verdict, *, gate: Gate, record: WindowRecord, record_p
 def _evidence(verdict: Verdict, gate: Gate, record: WindowRecord) -> Iterator[str]:
     if verdict.outcome == Outcome.INVALID:
         yield from verdict.detail.splitlines()
-        yield outputs_in_short(gate.pair, record)
+        if not gate.pair.alone:
+            yield outputs_in_short(gate.pair, record)
         return
     yield identity_of(gate.pair, record).sentence
     yield from evidence_lines(verdict, gate)
+    if gate.pair.alone:
+        return
     yield f"engine-induced differences: {differences_in_short(gate.pair, record)}"
     yield outputs_in_short(gate.pair, record)
 
@@ -91,7 +96,7 @@ def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_pa
     about = verdict.baseline is not None or verdict.reason == NO_BASELINE
     if about and verdict.outcome != Outcome.INVALID:
         yield from baseline_steps(verdict, record_path=record_path, again=again)
-    elif is_undecided(verdict) and any(attached_of(arm.name, record) for arm in gate.pair.arms):
+    elif is_undecided(verdict) and any(attached_of(arm.name, record) for arm in gate.pair.own_arms):
         yield f"an attached server gives one round: declare a floor for what it can decide, then {again}"
     elif verdict.reason == "stopped":
         yield from _steps_of_stopped(record, record_path=record_path, again=again)
@@ -105,7 +110,7 @@ def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_pa
 
 def _server_steps(gate: Gate, record: WindowRecord) -> Iterator[str]:
     """Say how the servers of a gate were started, and where to read on about those that failed."""
-    for arm in gate.pair.arms:
+    for arm in gate.pair.own_arms:
         boots = [boot for boot in record.boots_of(arm.name) if boot.command]
         if boots:
             yield f"server of {arm.name}: {boots[-1].command}"
@@ -150,10 +155,12 @@ def window_lines(
     doubtful: list[ArmPair] = []
     for pair in pairs:
         verdicts = [verdict for entry in judged if entry.gate.pair == pair for verdict in entry.verdicts]
-        if pair_problem(pair, record) or any(verdict.outcome != Outcome.PASS for verdict in verdicts):
+        problem = None if not_booted(pair, record) else pair_problem(pair, record)
+        if problem or any(verdict.outcome != Outcome.PASS for verdict in verdicts):
             doubtful.append(pair)
         yield ""
         yield from _pair_lines(pair, record, verdicts, view)
+    yield from _knee_lines(record, record_path=record_path, view=view)
     # Who wants little sees what stands beside the figures where these were not good enough.
     readable = _readable_boots(doubtful if short else pairs, record)
     if speculation := speculation_table(readable, record, columns=columns):
@@ -169,16 +176,25 @@ def window_lines(
     yield from map(one_line, _window_foot(record, pairs, readable, record_path=record_path, short=short))
 
 
+def _knee_lines(record: WindowRecord, *, record_path: str, view: View) -> Iterator[str]:
+    from pytest_specgate.reporting.window_knee import knee_section  # noqa: PLC0415  - it brings scipy
+
+    yield from knee_section(record, record_path, view=view)
+
+
 def _pair_lines(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], view: View) -> Iterator[str]:
-    yield one_line(f"{pair.title} ({', '.join(pair.paths)} varies)")
+    yield one_line(f"{pair.title} alone" if pair.alone else f"{pair.title} ({', '.join(pair.paths)} varies)")
     problem = pair_problem(pair, record)
     if problem is not None:
-        yield one_line(f"no figures ({problem.reason}): {problem.message}")
+        yield one_line(no_figures(problem))
         yield from _indented(problem.detail.splitlines() if problem.reason == "profile-mismatch" else [])
         yield from map(one_line, pair_differences(pair, record) if problem.reason == OTHER_DIFFERENCES else ())
         return
     yield identity_of(pair, record).sentence
-    yield pair_table(pair, record, verdicts, columns=view.columns)
+    if pair.alone:
+        yield from acceptance_lines(pair, record, verdicts, columns=view.columns)
+    else:
+        yield pair_table(pair, record, verdicts, columns=view.columns)
     yield from point_notes(pair, record)
     against = [verdict for verdict in verdicts if verdict.kind == NOT_WORSE_THAN_BASELINE]
     yield from baseline_lines(against, names=gate_names(against), columns=view.columns)
@@ -188,7 +204,8 @@ def _pair_lines(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict]
     yield from map(one_line, verdict_notes(told, among=verdicts))
     if told or view.detail >= Detail.NORMAL:
         yield from map(one_line, (*build_lines(pair, record), *pair_differences(pair, record)))
-    if view.detail >= Detail.LONG and (table := round_table(pair, record, verdicts, columns=view.columns)):
+    long = view.detail >= Detail.LONG and not pair.alone
+    if long and (table := round_table(pair, record, verdicts, columns=view.columns)):
         yield from ("", f"{pair.title}, by round", table)
 
 
@@ -246,7 +263,9 @@ def _window_foot(
     if not short:
         yield from _cpu_line(record)
         yield from _rhythm(record, readable)
-    yield from output_lines([pair for pair in pairs if pair_problem(pair, record) is None], record)
+    compared = [pair for pair in pairs if not pair.alone]
+    if compared:
+        yield from output_lines([pair for pair in compared if pair_problem(pair, record) is None], record)
     yield f"record: {record_path}"
 
 
@@ -274,7 +293,8 @@ def _rhythm(record: WindowRecord, readable: Sequence[ArmBoots]) -> Iterator[str]
         if known:
             texts.append(f"{level_label(at)} {', '.join(known)}")
     if texts:
-        yield f"sends in bunches after the first wave ({'; '.join(texts)}): where arms differ, so does their TTFT"
+        why = ": where arms differ, so does their TTFT" if len(readable) > 1 else ""
+        yield f"sends in bunches after the first wave ({'; '.join(texts)}){why}"
 
 
 def outcome_line(verdicts: Sequence[Verdict], *, collected: int) -> str:

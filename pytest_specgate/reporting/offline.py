@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pytest_specgate.core.analysis import CounterAnalysis, StreamAnalysis
 
 UNKNOWN = "not counted on these pages"
+_POSITION = 'position (1 is vLLM\'s position="0")'
 
 
 def counter_lines(found: CounterAnalysis) -> Iterator[str]:
@@ -51,8 +52,8 @@ def _speculation(found: CounterAnalysis) -> Iterator[str]:
         ]
     )
     positions = zip(found.accepted_per_position or (), found.per_position_rates or (), strict=True)
-    rows = [[f"{place}", f"{count}", f"{100 * rate:.2f} %"] for place, (count, rate) in enumerate(positions)]
-    yield tabulate(rows, headers=["position", "accepted", "per draft"], disable_numparse=True, stralign="right")
+    rows = [[f"{place}", f"{count}", f"{100 * rate:.2f} %"] for place, (count, rate) in enumerate(positions, start=1)]
+    yield tabulate(rows, headers=[_POSITION, "accepted", "per draft"], disable_numparse=True, stralign="right")
 
 
 def stream_lines(found: StreamAnalysis) -> Iterator[str]:

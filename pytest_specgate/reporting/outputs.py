@@ -25,8 +25,8 @@ def output_lines(pairs: Sequence[ArmPair], record: WindowRecord) -> Iterator[str
         pairs: those whose figures may be shown.
         record: what was measured.
     """
-    if (reason := outputs.incomparable(record.profile)) is not None:
-        yield f"{reason}; {NO_ACCURACY_CHECK}"
+    if not any(map(record.profile.greedy_at, record.profile.points)):
+        yield f"{outputs.incomparable(record.profile)}; {NO_ACCURACY_CHECK}"
         return
     lines = [line for pair in pairs if (line := _line(pair, record)) is not None]
     yield from lines or [NOTHING_COMPARED]
@@ -39,7 +39,8 @@ def outputs_in_short(pair: ArmPair, record: WindowRecord) -> str:
 
 
 def _line(pair: ArmPair, record: WindowRecord) -> str | None:
-    usable = [at for at in record.profile.points if first_point_problem(pair, record, at=at) is None]
+    greedy = filter(record.profile.greedy_at, record.profile.points)
+    usable = [at for at in greedy if first_point_problem(pair, record, at=at) is None]
     found = outputs.of_pair(pair, record, points=usable)
     if not found.arms.compared:
         return None
@@ -47,6 +48,7 @@ def _line(pair: ArmPair, record: WindowRecord) -> str | None:
     parts = [
         f"outputs: {found.arms.words} answers equal between {names[1]} and {names[0]} ({_floor(names, found)})",
         *([] if found.arms.first is None else [found.arms.first.words]),
+        *([] if (drawn := outputs.incomparable(record.profile)) is None else [drawn]),
         NO_ACCURACY_CHECK,
     ]
     return "; ".join(parts)

@@ -8,16 +8,16 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core import identity
-from pytest_specgate.core.judge import figure_problem, first_point_problem, pair_problem
-from pytest_specgate.core.levels import concurrency_of, level_label, level_order, rate_per_s
-from pytest_specgate.core.metrics import measure, rows
+from pytest_specgate.core.judge import NOT_BOOTED, figure_problem, first_point_problem, pair_problem
+from pytest_specgate.core.levels import concurrency_of, level_label, level_order, rate_per_s, without_temperature
+from pytest_specgate.core.metrics import is_metric, measure
 from pytest_specgate.core.metrics import metric as row_of
 from pytest_specgate.core.rounds import rounds_at
 from pytest_specgate.core.speculation import pool
 from pytest_specgate.core.statistics import geometric_mean
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.reporting.plots import Cell, Levels, Line
-from pytest_specgate.reporting.window_pairs import verdicts_on
+from pytest_specgate.reporting.window_pairs import no_figures, verdicts_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -98,6 +98,17 @@ class Figures:
         """The load levels, concurrencies first, each kind rising."""
         return tuple(sorted(self.window.record.profile.points, key=level_order))
 
+    def drawn(self, *, open_loop: bool) -> tuple[Level, ...]:
+        """Return the load levels of one kind that lie on one line: those of the profile's own temperature.
+
+        Where none has it, those of the lowest. A load has one place on the line, whatever its temperature.
+        """
+        profile = self.window.record.profile
+        kind = [at for at in self.levels if (rate_per_s(at) is not None) == open_loop]
+        temperatures = sorted({profile.temperature_at(at) for at in kind})
+        taken = profile.temperature if profile.temperature in temperatures else next(iter(temperatures), None)
+        return tuple(at for at in kind if profile.temperature_at(at) == taken)
+
     @functools.cached_property
     def _judged(self) -> Mapping[tuple[str, Level], Sequence[tuple[ArmPair, Sequence[BootRecord]]]]:
         """The valid pairs of an arm that can be judged at a level, each with the boots of the arm in whole rounds."""
@@ -165,9 +176,10 @@ class Figures:
         """Say which arms and points are shown nowhere, and why, each reason once."""
         found: dict[str, list[str]] = {}
         for what, problem in self._left_out():
-            found.setdefault(f"({problem.reason}): {problem.message}", []).append(what)
+            why = f"left out ({problem.reason}): {problem.message}"
+            found.setdefault(no_figures(problem) if problem.reason == NOT_BOOTED else why, []).append(what)
         for why, names in found.items():
-            yield f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} left out {why}"
+            yield f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {why}"
 
     def _left_out(self) -> Iterator[tuple[str, Failure]]:
         for arm in self.arms:
@@ -190,7 +202,7 @@ class Figures:
         """Yield the metrics of a point that are shown nowhere since a verdict calls them INVALID."""
         pairs = [pair for pair, _ in self._judged.get((arm.name, at), ())]
         claimed = [one.metric for pair in pairs for one in self._verdicts[pair.key] if one.at == at]
-        for name in dict.fromkeys(one for one in claimed if one in rows()):
+        for name in dict.fromkeys(one for one in claimed if is_metric(one)):
             problems = [self.figure_problem(pair, at, name) for pair in pairs]
             found = [problem for problem in problems if problem is not None]
             if found and len(found) == len(pairs):
@@ -214,7 +226,7 @@ class Figures:
 
     def lines(self, metric: str, arms: Sequence[Arm], *, open_loop: bool = False) -> tuple[Line, ...]:
         """Return a metric over load levels of one kind, a line for each of some arms that has any."""
-        levels = [at for at in self.levels if (rate_per_s(at) is not None) == open_loop]
+        levels = self.drawn(open_loop=open_loop)
         values = {(arm.name, at): self.values(arm.name, at, metric) for arm in arms for at in levels}
         halves = {at: half_width([values[arm.name, at] for arm in arms]) for at in levels}
         lines = []
@@ -225,15 +237,22 @@ class Figures:
         return tuple(lines)
 
     def along(self, *, open_loop: bool) -> Levels | None:
-        """Return the load levels of one kind; `None` where there is none."""
-        labels = {_place(at): f"{at}" for at in self.levels if (rate_per_s(at) is not None) == open_loop}
-        return Levels("arrival rate [requests/s]" if open_loop else "concurrency", labels) if labels else None
+        """Return the load levels of one kind that are drawn; `None` where there is none."""
+        levels, profile = self.drawn(open_loop=open_loop), self.window.record.profile
+        if not levels:
+            return None
+        several = len({profile.temperature_at(at) for at in self.levels}) > 1
+        of = f" at temperature {profile.temperature_at(levels[0]):g}" if several else ""
+        return Levels(
+            f"{'arrival rate [requests/s]' if open_loop else 'concurrency'}{of}",
+            {_place(at): _tick(at) for at in levels},
+        )
 
     def changes(self, pair: ArmPair, metric: str, *, open_loop: bool = False) -> Iterator[Cell]:
-        """Yield the change of a metric of a valid pair at each load level of one kind, as fractions."""
+        """Yield the change of a metric of a valid pair at each load level of one kind that is drawn, as fractions."""
         record = self.window.record
-        for at in self.levels:
-            if (rate_per_s(at) is not None) != open_loop or self.point_problem(pair, at) is not None:
+        for at in self.drawn(open_loop=open_loop):
+            if self.point_problem(pair, at) is not None:
                 continue
             if self.figure_problem(pair, at, metric) is not None:
                 continue
@@ -243,7 +262,7 @@ class Figures:
                     right / left for left, right in zip(rounds.reference.values, rounds.candidate.values, strict=True)
                 ]
                 values = tuple(ratio - 1 for ratio in ratios)
-                yield Cell(_place(at), f"{at}", geometric_mean(ratios) - 1, values)
+                yield Cell(_place(at), _tick(at), geometric_mean(ratios) - 1, values)
 
     def speculation(self, arm: str, at: Level) -> SpeculationDelta | None:
         """Return what an arm drafted and accepted at a load level, all boots pooled; `None` without speculation."""
@@ -257,7 +276,7 @@ class Figures:
         for arm in arms:
             pooled = self.speculation(arm.name, at)
             rates = pooled.per_position_rates if pooled is not None else ()
-            cells = tuple(Cell(place, f"{place}", rate) for place, rate in enumerate(rates))
+            cells = tuple(Cell(place, f"{place}", rate) for place, rate in enumerate(rates, start=1))
             if cells:
                 lines.append(Line(arm.name, self.style(arm.name), cells))
         return tuple(lines)
@@ -267,8 +286,12 @@ def _place(at: Level) -> float:
     return concurrency_of(at) or rate_per_s(at) or 1.0
 
 
+def _tick(at: Level) -> str:
+    return f"{without_temperature(at)}"
+
+
 def _cell(at: Level, values: Sequence[float], half: float | None) -> Cell:
-    place, label = _place(at), f"{at}"
+    place, label = _place(at), _tick(at)
     if min(values) <= 0:
         return Cell(place, label, math.fsum(values) / len(values), tuple(values))
     mean = geometric_mean(values)

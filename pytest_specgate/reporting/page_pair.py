@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core import identity
 from pytest_specgate.core.confounds import contradicted_of, difference_lines, differences_of, unproved_of
-from pytest_specgate.core.judge import identity_of
+from pytest_specgate.core.judge import NOT_BOOTED, identity_of
 from pytest_specgate.core.metrics import metric
-from pytest_specgate.reporting import plots
+from pytest_specgate.reporting import layout, plots
+from pytest_specgate.reporting.acceptance import acceptance_of
 from pytest_specgate.reporting.differences import differences_in_short
 from pytest_specgate.reporting.engines import build_lines
 from pytest_specgate.reporting.evidence import verdict_notes
 from pytest_specgate.reporting.outputs import output_lines
-from pytest_specgate.reporting.page_tables import LevelRows, pair_levels
+from pytest_specgate.reporting.page_tables import LevelRows, Table, pair_levels
 from pytest_specgate.reporting.page_verdicts import details, servers_of
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ class PairView:
         problem: why there are no figures; `None` where there are.
         fields: of the request profile that differ.
         cards: of its verdicts.
+        alone: whether it is one arm, which is compared with none.
+        acceptance: tables of what it accepted then.
+        unneeded: whether a sweep never had one of its arms booted, which is no fault.
     """
 
     title: str
@@ -82,6 +86,8 @@ class PairView:
     problem: Failure | None
     fields: tuple[Field, ...]
     cards: tuple[Card, ...]
+    alone: bool = False
+    acceptance: tuple[Table, ...] = ()
     levels: tuple[LevelRows, ...] = ()
     details: tuple[Details, ...] = ()
     notes: tuple[str, ...] = ()
@@ -92,6 +98,7 @@ class PairView:
     builds: tuple[str, ...] = ()
     unproved: tuple[str, ...] = ()
     outputs: str = ""
+    unneeded: bool = False
 
 
 def pair_view(pair: ArmPair, figures: Figures, cards: Sequence[Card], *, name: str, title: str) -> PairView:
@@ -115,6 +122,7 @@ def pair_view(pair: ArmPair, figures: Figures, cards: Sequence[Card], *, name: s
         compared=report.fields > 0,
         identical=report.identical,
         problem=problem,
+        alone=pair.alone,
         fields=tuple(map(_field, report.differences)),
         cards=tuple(cards),
         servers=tuple(servers_of(pair, record)),
@@ -122,9 +130,15 @@ def pair_view(pair: ArmPair, figures: Figures, cards: Sequence[Card], *, name: s
         differences=tuple(_differences(pair, record)),
         builds=tuple(build_lines(pair, record)),
         unproved=tuple(_unproved(pair, record)),
+        unneeded=problem is not None and problem.reason == NOT_BOOTED,
     )
     if problem is not None:
         return view
+    if pair.alone:
+        found = acceptance_of(pair, record, [card.verdict for card in cards])
+        tables = (_table(found.caption, found.by_level()), _table("By draft position, from 1", found.by_position(), 2))
+        notes = (*found.sentences(), *verdict_notes([card.verdict for card in cards]))
+        return dataclasses.replace(view, acceptance=tables, notes=notes)
     return dataclasses.replace(
         view,
         levels=tuple(pair_levels(pair, figures, cards)),
@@ -137,7 +151,7 @@ def pair_view(pair: ArmPair, figures: Figures, cards: Sequence[Card], *, name: s
 
 def _unproved(pair: ArmPair, record: WindowRecord) -> Iterator[str]:
     """Say what of the declaration the servers do not tell, or tell otherwise."""
-    for arm in pair.arms:
+    for arm in pair.own_arms:
         yield from (f"{arm.name}: {contrast}" for contrast in contradicted_of(arm, record))
         yield from (f"{name}: declared for {arm.name}, not told by its server" for name in unproved_of(arm, record))
 
@@ -168,6 +182,14 @@ def _changes(pair: ArmPair, figures: Figures, *, name: str, title: str) -> Itera
             picture = plots.change_over_load(lines, levels, name=place, title=f"change of {title}")
             legend = tuple((one.name, plots.swatch(one.style, tone=one.tone)) for one in lines)
             yield Figure(f"change over {levels.name}, up is better", picture, legend=legend)
+
+
+def _table(caption: str, of: layout.Table, heads: int = 1) -> Table:
+    """Return a table of the terminal as one of a page; a level that stands in its first row only stands in all."""
+    rows: list[tuple[str, ...]] = []
+    for row in of.rows:
+        rows.append((row[0] or rows[-1][0], *row[1:]))
+    return Table(caption, of.headers, tuple(rows), heads)
 
 
 def _field(found: identity.Difference) -> Field:

@@ -307,7 +307,7 @@ def _why(reported: ReportedVerdict, gate: Gate | None, window: ReportedWindow | 
 
 def servers_of(pair: ArmPair, record: WindowRecord) -> Iterator[Command]:
     """Yield the commands of both arms of a pair, as far as servers were started."""
-    for arm in pair.arms:
+    for arm in pair.own_arms:
         commands = [boot.command for boot in record.boots_of(arm.name) if boot.command]
         if commands:
             yield Command(arm.name, commands[-1])

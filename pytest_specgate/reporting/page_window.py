@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from pytest_specgate.core.arms import Arm
     from pytest_specgate.core.records import BootRecord
+    from pytest_specgate.reporting.page_knee import KneeView
     from pytest_specgate.reporting.page_verdicts import Card
     from pytest_specgate.reporting.session_report import ReportedWindow
 
@@ -73,6 +74,7 @@ class WindowView:
         acceptance: the plots over positions of a draft.
         boots: the list of boots, in the order in which they ran.
         order: the plots of boots in order.
+        knee: which k; `None` where no two draft horizons met.
         speculation: what was drafted and accepted.
         load: how the points pressed.
         notes: what else a reader should know.
@@ -91,6 +93,7 @@ class WindowView:
     boots: tuple[BootRow, ...] = ()
     levels: tuple[str, ...] = ()
     order: tuple[Figure, ...] = ()
+    knee: KneeView | None = None
     speculation: Table | None = None
     load: Table | None = None
     notes: tuple[str, ...] = ()
@@ -128,6 +131,7 @@ def window_view(window: ReportedWindow, cards: Sequence[Card], *, name: str, tit
         over_load=tuple(_over_load(figures, name=name)),
         interval=" ".join([_interval_words(figures), *figures.apart()]),
         acceptance=tuple(_acceptance(figures, name=name)),
+        knee=_knee(figures, name=name),
         boots=tuple(_boot_rows(figures)),
         levels=tuple(map(level_label, figures.levels)),
         order=tuple(_order(figures, name=name)),
@@ -135,6 +139,14 @@ def window_view(window: ReportedWindow, cards: Sequence[Card], *, name: str, tit
         load=load_table(figures),
         notes=tuple(_notes(figures)),
     )
+
+
+def _knee(figures: Figures, *, name: str) -> KneeView | None:
+    if not any(arm.speculates for arm in figures.arms):
+        return None
+    from pytest_specgate.reporting.page_knee import knee_view  # noqa: PLC0415  - it brings scipy
+
+    return knee_view(figures, name=name)
 
 
 def _legend(arms: Sequence[Arm], figures: Figures) -> tuple[tuple[str, str], ...]:
@@ -214,7 +226,8 @@ def _interval_words(figures: Figures) -> str:
     counts = {
         degrees([figures.values(arm.name, at, DRAWN[0]) for arm in arms])
         for arms in figures.loads
-        for at in figures.levels
+        for open_loop in (False, True)
+        for at in figures.drawn(open_loop=open_loop)
     } - {0}
     if not counts:
         return "Points: single boots. There is one of each arm, so nothing tells how far boots scatter."
@@ -230,7 +243,7 @@ def _acceptance(figures: Figures, *, name: str) -> Iterator[Figure]:
     for at, (number, arms) in itertools.product(figures.levels, enumerate(figures.loads, 1)):
         lines = figures.acceptance(at, arms)
         if lines:
-            place = f"{name}-acceptance-{level_id(at)}{_nth(number)}".replace(".", "-")
+            place = f"{name}-acceptance-{level_id(at)}{_nth(number)}".replace(".", "_")
             title = f"accepted by position at {level_label(at)}{_of(arms, figures)}"
             yield Figure(title, plots.by_position(lines, name=place, title=title))
 

@@ -22,10 +22,11 @@ from pytest_specgate.reporting.layout import FULL, Detail
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_specgate.core.arms import ArmPair
+    from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.noise import Noise
     from pytest_specgate.core.records import ArmNoise
+    from pytest_specgate.core.sweeps import ArmSweep
     from pytest_specgate.core.thresholds import AnyThreshold
     from pytest_specgate.reporting.layout import View
 
@@ -39,12 +40,16 @@ class PlannedWindow:
         gates: on these pairs.
         noise: calibrations that apply.
         boot_s: what a boot of each arm took in an earlier window; `None` where none tells.
+        sweeps: whose pairs are among them.
+        droppable: names of the arms that sweeps may rule out.
     """
 
     pairs: Sequence[ArmPair]
     gates: Sequence[Gate]
     noise: Sequence[ArmNoise]
     boot_s: Mapping[str, float] | None
+    sweeps: Sequence[ArmSweep] = ()
+    droppable: frozenset[str] = frozenset()
 
     @property
     def most_rounds(self) -> int:
@@ -68,7 +73,28 @@ class PlannedWindow:
     @property
     def least_rounds(self) -> int:
         """Rounds until everything that is judged can have been judged; all of them where nothing is."""
-        return max(judged_rounds(pair, self.gates, self.noise) for pair in self.pairs)
+        sure = [pair for pair in self.pairs if not self._may_go(pair)]
+        return max((judged_rounds(pair, self.gates, self.noise) for pair in sure), default=1)
+
+    def least_arms(self, number: int) -> tuple[Arm, ...]:
+        """Return the arms that a round boots in any case: of what a sweep may rule out, its scouts in the first one."""
+        scouts = {arm.name for sweep in self.sweeps for arm in sweep.scouts} if number == 1 else set[str]()
+        pairs = [pair for pair in self._pairs_in(number) if not self._may_go(pair) or pair.candidate.name in scouts]
+        return arms_of(pairs)
+
+    def most_arms(self, number: int) -> tuple[Arm, ...]:
+        """Return the arms of a round at most: of the horizons of a sweep besides its scouts those that take longest."""
+        boot_s, out = self.boot_s or {}, set[str]()
+        for sweep in self.sweeps:
+            others = [arm.name for arm in sweep.arms if arm not in sweep.scouts and arm.name in self.droppable]
+            out |= {*sorted(others, key=lambda name: -boot_s.get(name, 0.0))[sweep.most :]}
+        return tuple(arm for arm in arms_of(self._pairs_in(number)) if arm.name not in out)
+
+    def _pairs_in(self, number: int) -> list[ArmPair]:
+        return [pair for pair in self.pairs if number <= self.rounds_of(pair)]
+
+    def _may_go(self, pair: ArmPair) -> bool:
+        return any(arm.name in self.droppable for arm in pair.arms)
 
 
 def plan_lines(windows: Sequence[PlannedWindow], *, budget_s: float | None = None, view: View = FULL) -> Iterator[str]:
@@ -85,7 +111,7 @@ def plan_lines(windows: Sequence[PlannedWindow], *, budget_s: float | None = Non
             rounds = _rounds_within(window, left_s)
             yield from _budget_lines(window, rounds=rounds)
             left_s -= _seconds(window, rounds=rounds or 0) or 0.0
-    least = sum(_boots(window, rounds=window.least_rounds) for window in windows)
+    least = sum(_least_boots(window) for window in windows)
     most = sum(_boots(window, rounds=window.most_rounds) for window in windows)
     times = [_seconds(window, rounds=window.most_rounds) for window in windows]
     known = [time for time in times if time is not None]
@@ -99,13 +125,13 @@ def _window_lines(window: PlannedWindow, *, number: int) -> Iterator[str]:
     arms = [arm.name for arm in arms_of(window.pairs)]
     yield f"window {number}: {', '.join(arms)}"
     least, most = window.least_rounds, window.most_rounds
-    boots = _span(f"{_boots(window, rounds=least)}", f"{_boots(window, rounds=most)}")
+    boots = _span(f"{_least_boots(window)}", f"{_boots(window, rounds=most)}")
     rounds = _span(f"{least}", f"{most}")
     yield f"  boots: {boots} ({counted(len(arms), 'arm')}, {rounds} {'round' if most == 1 else 'rounds'})"
     counts = ", ".join(f"{count} at {level_label(at)}" for at, count in profile.requests.items())
     total = sum(profile.requests.values()) + profile.warmup_requests
     yield f"  requests: {total} a boot ({profile.warmup_requests} to warm up, {counts})"
-    first, last = (_seconds(window, rounds=rounds) for rounds in (least, most))
+    first, last = _seconds(window, rounds=least, least=True), _seconds(window, rounds=most)
     if first is None or last is None:
         yield "  time: not known, since no earlier record of these arms under this load is among the results"
     else:
@@ -113,6 +139,12 @@ def _window_lines(window: PlannedWindow, *, number: int) -> Iterator[str]:
 
 
 def _prospect_lines(window: PlannedWindow) -> Iterator[str]:
+    for sweep in window.sweeps:
+        scouts = " and ".join(arm.name for arm in sweep.scouts)
+        others = [arm.name for arm in sweep.arms if arm not in sweep.scouts]
+        few = f"at most {sweep.most} of {', '.join(others)}" if len(others) > sweep.most else ", ".join(others)
+        rest = f"; then {few}, unless it is ruled out by what these show" if others else ""
+        yield f"  sweep: {scouts} are booted first{rest}; whoever is beaten in everything boots no more"
     for pair in window.pairs:
         yield f"  {pair.title}: {counted(window.rounds_of(pair), 'round')} at most"
         for gate in window.gates_of(pair):
@@ -146,17 +178,18 @@ def _budget_lines(window: PlannedWindow, *, rounds: int | None) -> Iterator[str]
 
 def _boots(window: PlannedWindow, *, rounds: int) -> int:
     """Return the boots of so many rounds; a pair with fewer rounds boots no more than its own."""
-    return sum(len(arms_of(_pairs_in(window, number))) for number in range(1, rounds + 1))
+    return sum(len(window.most_arms(number)) for number in range(1, rounds + 1))
 
 
-def _pairs_in(window: PlannedWindow, number: int) -> list[ArmPair]:
-    return [pair for pair in window.pairs if number <= window.rounds_of(pair)]
+def _least_boots(window: PlannedWindow) -> int:
+    return sum(len(window.least_arms(number)) for number in range(1, window.least_rounds + 1))
 
 
-def _seconds(window: PlannedWindow, *, rounds: int) -> float | None:
+def _seconds(window: PlannedWindow, *, rounds: int, least: bool = False) -> float | None:
     if window.boot_s is None:
         return None
-    boots = [arm.name for number in range(1, rounds + 1) for arm in arms_of(_pairs_in(window, number))]
+    arms = window.least_arms if least else window.most_arms
+    boots = [arm.name for number in range(1, rounds + 1) for arm in arms(number)]
     return math.fsum(window.boot_s[name] for name in boots)
 
 

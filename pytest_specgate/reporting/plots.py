@@ -44,6 +44,7 @@ class Cell:
         values: of single boots (of a change: rounds), in the order in which they ran.
         low: lower end of the interval of the mean; `None` where there is none.
         high: upper end.
+        hollow: whether it is drawn hollow, since nobody measured it.
     """
 
     x: float
@@ -52,6 +53,7 @@ class Cell:
     values: tuple[float, ...] = ()
     low: float | None = None
     high: float | None = None
+    hollow: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -190,24 +192,28 @@ def change_over_load(lines: Sequence[Line], levels: Levels, *, name: str, title:
     )
 
 
-def by_position(lines: Sequence[Line], *, name: str, title: str) -> str:
+def by_position(lines: Sequence[Line], *, name: str, title: str, cut: float | None = None) -> str:
     """Draw which share of drafts had the token of each position accepted, for all speculative arms at one load level.
 
     Args:
-        lines: one an arm; the values are shares.
+        lines: one an arm; the values are shares. With intervals they stand beside each other.
         name: of the picture, unique in its page.
         title: what is drawn.
+        cut: share at which a line is drawn; `None` for none.
     """
     cells = [cell for line in lines for cell in line.cells]
     y = Axis(Scale((0, 1), (_BOTTOM, _TOP)), tuple((tick / 100, f"{tick} %") for tick in range(0, 101, 20)))
-    left, last = _left(y), max(cell.x for cell in cells)
-    scale = Scale((-0.5, last + 0.5), (left, _RIGHT))
-    x = Axis(scale, tuple(dict.fromkeys((cell.x, cell.label) for cell in sorted(cells, key=lambda cell: cell.x))))
+    x = _counted_axis(cells, left=_left(y))
     tips = Tips(lambda value: f"{100 * value:.1f} % of drafts")
-    drawn = [_line(line, x, y, tips, shift=0) for line in lines]
+    shifts = [0.0] * len(lines) if all(cell.low is None for cell in cells) else _shifts(x, len(lines))
+    drawn = [_line(line, x, y, tips, shift=shift) for line, shift in zip(lines, shifts, strict=True)]
     texts = [f"{line.name}: {', '.join(f'{100 * cell.mean:.1f} %' for cell in line.cells)}" for line in lines]
+    texts += [] if cut is None else [f"The cut lies at {100 * cut:g} %"]
     return svg.picture(
-        *_frame(x, y, along="position in the draft, from 0"),
+        *_frame(x, y, along="position in the draft, from 1"),
+        None
+        if cut is None
+        else node("path", class_="margin", d=path([(_left(y), y.scale(cut)), (_RIGHT, y.scale(cut))])),
         *drawn,
         name=name,
         width=WIDTH,
@@ -215,6 +221,38 @@ def by_position(lines: Sequence[Line], *, name: str, title: str) -> str:
         title=title,
         description=f"Share of drafts whose token was accepted, by position. {'. '.join(texts)}.",
     )
+
+
+def over_horizons(lines: Sequence[Line], *, name: str, title: str, unit: str) -> str:
+    """Draw a figure of all draft horizons, those that nobody measured hollow.
+
+    Args:
+        lines: one a load level; a cell for each horizon that it is known of.
+        name: of the picture, unique in its page.
+        title: what is drawn, without unit.
+        unit: of the values.
+    """
+    cells = [cell for line in lines for cell in line.cells]
+    y = _values(cells)
+    x = _counted_axis(cells, left=_left(y))
+    tips = Tips(lambda value: f"{number(value)} {unit}")
+    drawn = [_line(line, x, y, tips, shift=shift) for line, shift in zip(lines, _shifts(x, len(lines)), strict=True)]
+    return svg.picture(
+        *_frame(x, y, along="draft horizon k"),
+        *drawn,
+        name=name,
+        width=WIDTH,
+        height=HEIGHT,
+        title=title,
+        description=f"{title} in {unit}. {'. '.join(line.text() for line in lines)}.",
+    )
+
+
+def _counted_axis(cells: Sequence[Cell], *, left: float) -> Axis:
+    """Return the axis of something that is counted, as positions and horizons are, with a tick for each."""
+    ticks = dict.fromkeys((cell.x, cell.label) for cell in sorted(cells, key=lambda cell: cell.x))
+    places = [place for place, _ in ticks]
+    return Axis(Scale((places[0] - 0.5, places[-1] + 0.5), (left, _RIGHT)), tuple(ticks))
 
 
 def _values(cells: Sequence[Cell]) -> Axis:
@@ -290,7 +328,8 @@ def _line(line: Line, x: Axis, y: Axis, tips: Tips, *, shift: float) -> Element:
             for place, value in enumerate(cell.values if len(cell.values) > 1 else (), start=1)
         ]  # fmt: skip
         tip = _tip(line, cell, tips.text(cell.mean))
-        marks.append(node("path", tip, class_="mark", d=marker(shape(line.style), across, height)))
+        kind = "mark hollow" if cell.hollow else "mark"
+        marks.append(node("path", tip, class_=kind, d=marker(shape(line.style), across, height)))
     return node("g", joined, *marks, class_=line.tone or colour(line.style))
 
 

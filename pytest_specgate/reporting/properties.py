@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from pytest_specgate.core.levels import concurrency_of, level_id, level_label, rate_per_s
+from pytest_specgate.core.levels import concurrency_of, level_id, level_label, rate_per_s, temperature_of
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_AGREE
 from pytest_specgate.names import OUTCOME_PROPERTY
@@ -36,6 +36,7 @@ def properties(verdict: Verdict) -> list[Property]:
         ("specgate_load", level_label(verdict.at)),
         ("specgate_concurrency", concurrency_of(verdict.at)),
         ("specgate_rate_per_s", rate_per_s(verdict.at)),
+        ("specgate_temperature", temperature_of(verdict.at)),
         (f"specgate_reference{unit}", verdict.reference),
         (f"specgate_candidate{unit}", verdict.candidate),
         ("specgate_equal_share", min(verdict.shares, default=None)),
@@ -59,15 +60,15 @@ def properties(verdict: Verdict) -> list[Property]:
 def pair_properties(pair: ArmPair, record: WindowRecord) -> list[Property]:
     """Return what stands beside every verdict of a pair: in what its servers differ, whether answers were compared.
 
-    Also what came before its window: which attempt at its builds it is, and which rounds an earlier run has measured.
+    An arm alone has neither. Also what came before its window: which attempt at its builds it is, and which rounds an
+    earlier run has measured.
     """
     continued = [("specgate_continued", continued_text(record))] if record.continued else []
-    return [
+    compared: list[Property] = [
         ("specgate_engine_differences", differences_in_short(pair, record)),
         ("specgate_outputs", outputs_in_short(pair, record)),
-        ("specgate_attempt", record.attempt),
-        *continued,
     ]
+    return [*([] if pair.alone else compared), ("specgate_attempt", record.attempt), *continued]
 
 
 def _unit(verdict: Verdict) -> str:

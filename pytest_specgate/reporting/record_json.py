@@ -9,7 +9,7 @@ from pytest_specgate.core import validity
 from pytest_specgate.core.hosts import facts_of, host_class
 from pytest_specgate.core.judge import figure_problem, first_point_problem, identity_of, pair_problem
 from pytest_specgate.core.levels import level_id
-from pytest_specgate.core.metrics import measure, rows
+from pytest_specgate.core.metrics import measure, metric, position_metrics, rows
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.stored_gates import pairs_of
 from pytest_specgate.core.verdict import Outcome
@@ -68,6 +68,7 @@ def record_json(record: WindowRecord, *, path: str, judged: Iterable[Judged]) ->
         "profile": record.profile.fingerprint(),
         "added_metrics": [one.model_dump(mode="json") for one in record.added_metrics],
         "pairs": [_pair(one, record) for one in pairs],
+        "ruled_out": {**record.ruled_out},
         "arms": [_arm(arm, [one for one in pairs if arm in one.pair.arms], record) for arm in record.arms],
         "verdicts": [verdict_json(verdict) for verdict in record.verdicts],
     }
@@ -91,7 +92,7 @@ def _pair(judged: _Judged, record: WindowRecord) -> dict[str, JsonValue]:
     pair, report = judged.pair, identity_of(judged.pair, record)
     found: dict[str, JsonValue] = {
         "pair": pair.title,
-        "reference": pair.reference.name,
+        "reference": None if pair.alone else pair.reference.name,
         "candidate": pair.candidate.name,
         "varies": list(pair.paths),
         "identity": {
@@ -185,9 +186,15 @@ def _values(
     """
     points = [(boot.round, point) for boot in boots if (point := boot.point(at)) is not None]
     values: dict[str, JsonValue] = {}
-    for name, row in rows().items():
+    for name in (*rows(), *position_metrics(_horizon(boots, record))):
         rounds = shown(name)
         found = [measure(name, point, record.profile).value if number in rounds else None for number, point in points]
         if any(value is not None for value in found):
-            values[row.stored_key] = [*found]
+            values[metric(name).stored_key] = [*found]
     return {"valid": True, "values": values}
+
+
+def _horizon(boots: Sequence[BootRecord], record: WindowRecord) -> int | None:
+    """Return the draft horizon that an arm declares, by its boots; `None` where speculation is off."""
+    names = {boot.arm for boot in boots}
+    return next((arm.draft_horizon for arm in record.arms if arm.name in names), None)

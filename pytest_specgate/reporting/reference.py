@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 from tabulate import tabulate
 
-from pytest_specgate.core.metrics import METRICS
+from pytest_specgate.core.metrics import EVERY_POSITION, METRICS
 
 if TYPE_CHECKING:
     from pytest_specgate.core.metrics import Metric
 
 
 def metric_reference() -> str:
-    """Return the metric table in Markdown: one row a metric, in the order of the table."""
+    """Return the metric table in Markdown: a row for each metric, in their order, then one for all draft positions."""
     headers = ["metric", "stored as", "unit", "better", "estimator", "formula", "weighting", "source", "least n"]
-    return tabulate([_row(row) for row in METRICS.values()], headers=headers, tablefmt="github", disable_numparse=True)
+    rows = [_row(row) for row in (*METRICS.values(), EVERY_POSITION)]
+    return tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True)
 
 
 def _row(row: Metric) -> list[str]:

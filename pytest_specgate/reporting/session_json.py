@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.baselines import BASELINES_OFF, NO_BASELINE
-from pytest_specgate.core.levels import concurrency_of, level_label, rate_per_s
+from pytest_specgate.core.levels import concurrency_of, level_label, rate_per_s, temperature_of
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.run_reports import (
     SCHEMA_VERSION,
@@ -38,7 +38,7 @@ NOT_JUDGED: Final = "not-judged"
 """Code of the reason why a threshold has no outcome."""
 
 _PREFIX: Final = "specgate_"
-_PLACES: Final = ("specgate_concurrency", "specgate_rate_per_s")
+_PLACES: Final = ("specgate_concurrency", "specgate_rate_per_s", "specgate_temperature")
 
 
 def session_json(report: SessionReport) -> dict[str, JsonValue]:
@@ -144,6 +144,7 @@ def _judged(one: ReportedVerdict) -> ReportedThreshold:
         load=level_label(verdict.at),
         concurrency=concurrency_of(verdict.at),
         rate_per_s=rate_per_s(verdict.at),
+        temperature=temperature_of(verdict.at),
         points=verdict.points,
         claim=verdict.claim,
         summary=_text(verdict.summary),
@@ -174,6 +175,7 @@ def _unjudged(one: Unjudged) -> ReportedThreshold:
         load=level_label(threshold.at),
         concurrency=concurrency_of(threshold.at),
         rate_per_s=rate_per_s(threshold.at),
+        temperature=temperature_of(threshold.at),
         points=bool(getattr(threshold, "points", False)),
         claim=threshold.claim,
         summary=_text(one.message),
@@ -233,5 +235,12 @@ def _raw(verdict: Verdict, ratio: float) -> float:
 def _window(window: ReportedWindow) -> WindowInShort:
     """Return a window in short; its verdicts stand with their gates."""
     short = record_json(window.record, path=window.path, judged=window.judged)
-    kept = {name: _cleaned(short[name]) for name in WindowInShort.model_fields}
-    return WindowInShort.model_validate_json(json.dumps(kept))
+    kept = {name: _cleaned(short[name]) for name in WindowInShort.model_fields if name != "knee"}
+    told = WindowInShort.model_validate_json(json.dumps(kept))
+    if not any(arm.speculates for arm in window.record.arms):
+        return told
+    from pytest_specgate.reporting.knee_json import knee_report  # noqa: PLC0415  - it brings scipy
+    from pytest_specgate.reporting.window_knee import window_knee  # noqa: PLC0415  - likewise
+
+    knee = window_knee(window.record, window.path)
+    return told if knee is None else told.model_copy(update={"knee": knee_report(knee)})

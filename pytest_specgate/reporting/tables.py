@@ -114,7 +114,7 @@ def _point_rows(
 
 def _judged_row(cells: Sequence[str], verdicts: Sequence[Verdict], names: Mapping[str, str]) -> _TableRow:
     """Return a row with its intervals and outcomes, in the same order below one another."""
-    told = [(_interval(verdict), with_gate(_outcome(verdict), verdict, names), verdict) for verdict in verdicts]
+    told = [(_interval(verdict), with_gate(told_outcome(verdict), verdict, names), verdict) for verdict in verdicts]
     # Two claims of one gate may be one claim, declared twice.
     kept = {(interval, outcome): verdict for interval, outcome, verdict in reversed(told)}
     order = list(reversed(kept.items()))
@@ -194,7 +194,8 @@ def _interval(verdict: Verdict) -> str:
     return span(verdict.change_low, verdict.change_high, points=verdict.points)
 
 
-def _outcome(verdict: Verdict) -> str:
+def told_outcome(verdict: Verdict) -> str:
+    """Return an outcome with its claim in few words, and whether the test expected it."""
     return f"{verdict.outcome} ({claim_text(verdict)}){_expected(verdict)}"
 
 

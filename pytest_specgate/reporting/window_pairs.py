@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from pytest_specgate.core.judge import NOT_BOOTED
 from pytest_specgate.reporting.gate_names import short_names
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from pytest_specgate.core.arms import ArmPair
     from pytest_specgate.core.gate import Gate
+    from pytest_specgate.core.stored import Failure
     from pytest_specgate.core.verdict import Verdict
     from pytest_specgate.reporting.messages import Judged
     from pytest_specgate.reporting.session_report import ReportedWindow
@@ -28,6 +30,13 @@ def same_pair(left: ArmPair, right: ArmPair) -> bool:
     """
     sides = [(one.title, one.paths, one.rounds, one.allow_engine_differences) for one in (left, right)]
     return sides[0] == sides[1]
+
+
+def no_figures(problem: Failure) -> str:
+    """Say why a pair has no figures: it was invalid, or a sweep never had it booted, which is no fault of it."""
+    if problem.reason == NOT_BOOTED:
+        return f"not booted: {problem.message}"
+    return f"no figures ({problem.reason}): {problem.message}"
 
 
 def verdicts_on(pair: ArmPair, judged: Iterable[Judged]) -> list[Verdict]:

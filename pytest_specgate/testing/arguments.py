@@ -6,10 +6,11 @@ import argparse
 import dataclasses
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from pytest_specgate.testing.request_metrics import REFUSED, Level
 from pytest_specgate.testing.settings import FakeSettings, SpeculativeConfig
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class ServerArguments:
         block_size: tokens of a block of the prefix cache.
         data_parallel_size: number of engines.
         speculation: the speculative configuration, `None` when speculation is off.
+        request_metrics: how much each answer tells of its own speculation.
         fake: the programmed behaviour.
         other: all further flags by their Python name, for what shows the configuration.
     """
@@ -48,6 +50,7 @@ class ServerArguments:
     block_size: int = 16
     data_parallel_size: int = 1
     speculation: SpeculativeConfig | None = None
+    request_metrics: Level = "none"
     fake: FakeSettings = dataclasses.field(default_factory=FakeSettings)
     other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -71,9 +74,12 @@ def parse_arguments(argv: Iterable[str]) -> ServerArguments:
     """Read a command line of vLLM.
 
     Raises:
-        SystemExit: a known flag has a bad value; the reason is on stderr.
+        SystemExit: a known flag has a bad value, or needs another one; the reason is on stderr.
     """
-    known, unknown = _parser().parse_known_args([_dashed(word) for word in argv])
+    parser = _parser()
+    known, unknown = parser.parse_known_args([_dashed(word) for word in argv])
+    if known.per_request_spec_decode_metrics != "none" and known.speculative_config is None:
+        parser.exit(1, f"{REFUSED}\n")
     return ServerArguments(
         model=known.model,
         served_names=tuple(known.served_model_name or (known.model,)),
@@ -84,6 +90,7 @@ def parse_arguments(argv: Iterable[str]) -> ServerArguments:
         block_size=known.block_size,
         data_parallel_size=known.data_parallel_size,
         speculation=known.speculative_config,
+        request_metrics=known.per_request_spec_decode_metrics,
         fake=known.fake,
         other=_other_flags(unknown),
     )
@@ -105,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--block-size", type=_positive, default=default.block_size)
     parser.add_argument("--data-parallel-size", "-dp", type=_positive, default=default.data_parallel_size)
     parser.add_argument("--speculative-config", type=_json_of(SpeculativeConfig), metavar="JSON")
+    parser.add_argument("--per-request-spec-decode-metrics", choices=get_args(Level), default=default.request_metrics)
     parser.add_argument("--fake", type=_json_of(FakeSettings), default=default.fake, metavar="JSON")
     return parser
 

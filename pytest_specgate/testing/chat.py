@@ -118,11 +118,14 @@ class ChatMessages:
         told = text_and_reason(text, finish_reason, between=_BEFORE_REASON)
         return b"".join([self._before_content, told, _AFTER_REASON, usage_and_end(usage_so_far)])
 
-    def usage_event(self, total: dict[str, int]) -> bytes:
-        """Return the event after the last token: no choice, the usage of the whole answer."""
-        return event({**self._chunk, "choices": [], "usage": total, "system_fingerprint": SYSTEM_FINGERPRINT})
+    def usage_event(self, total: dict[str, int], metrics: dict[str, Any] | None = None) -> bytes:
+        """Return the event after the last token: no choice, the usage of the whole answer, and its metrics if any."""
+        told = {} if metrics is None else {"metrics": metrics}
+        return event({**self._chunk, "choices": [], "usage": total, "system_fingerprint": SYSTEM_FINGERPRINT, **told})
 
-    def body(self, text: str, finish_reason: FinishReason, total: dict[str, int]) -> dict[str, Any]:
+    def body(
+        self, text: str, finish_reason: FinishReason, total: dict[str, int], metrics: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Return the answer to a request that does not stream."""
         choice = {
             "index": 0,
@@ -136,4 +139,5 @@ class ChatMessages:
             "choices": [choice],
             "system_fingerprint": SYSTEM_FINGERPRINT,
             "usage": {**total, "prompt_tokens_details": None},
+            "metrics": metrics,
         }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_specgate.testing.chat import ChatMessages, ChatRequest
 from pytest_specgate.testing.http_server import Cut, half_written
 from pytest_specgate.testing.messages import DONE_EVENT, CompletionMessages, RefusedError, error_event, usage
+from pytest_specgate.testing.request_metrics import body_metrics, streamed_metrics
 from pytest_specgate.testing.sequences import TaskMaker
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Completions:
         engine_loops: Sequence[EngineLoop],
         truth_log: TruthLog,
     ) -> None:
+        self._arguments = arguments
         self._fake = arguments.fake
         self._tasks = TaskMaker(arguments, tokenizer)
         self._fleet = fleet
@@ -155,7 +157,12 @@ class Completions:
                 pass
         sequence = completion.task.sequence
         text = completion.task.answer.text(0, sequence.output_tokens)
-        return completion.messages.body(text, sequence.finish_reason, completion.usage_after(sequence.output_tokens))
+        return completion.messages.body(
+            text,
+            sequence.finish_reason,
+            completion.usage_after(sequence.output_tokens),
+            body_metrics(sequence, self._arguments),
+        )
 
     async def _events(self, completion: Completion) -> AsyncGenerator[tuple[bytes, int]]:
         """Yield every event with its number of tokens, 0 if it is no token event."""
@@ -172,7 +179,9 @@ class Completions:
             yield error_event(error), 0
         else:
             if options is not None and options.include_usage:
-                yield completion.messages.usage_event(completion.usage_after(emission.start + emission.tokens)), 0
+                total = completion.usage_after(emission.start + emission.tokens)
+                metrics = streamed_metrics(completion.task.sequence, self._arguments)
+                yield completion.messages.usage_event(total, metrics), 0
         yield DONE_EVENT, 0
 
     async def _emissions(self, completion: Completion) -> AsyncGenerator[Emission]:

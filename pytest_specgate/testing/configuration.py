@@ -49,7 +49,11 @@ def vllm_config(arguments: ServerArguments) -> dict[str, Any]:
     }
     for name, section in sections.items():
         sections[name] = _with_flags(section, arguments)
-    return {**sections, "speculative_config": _speculative_config(arguments)}
+    return {
+        **sections,
+        "speculative_config": _speculative_config(arguments),
+        "observability_config": _observability_config(arguments),
+    }
 
 
 def cache_config(arguments: ServerArguments) -> dict[str, Any]:
@@ -119,6 +123,18 @@ def _speculative_config(arguments: ServerArguments) -> dict[str, Any] | None:
     claimed = arguments.fake.report_k or speculation.num_speculative_tokens
     leaves = {"model": speculation.method, "method": None, "draft_tensor_parallel_size": None}
     return {**leaves, **speculation.as_given(), "num_speculative_tokens": claimed}
+
+
+def _observability_config(arguments: ServerArguments) -> dict[str, Any]:
+    leaves = {
+        "show_hidden_metrics_for_version": None,
+        "otlp_traces_endpoint": None,
+        "collect_detailed_traces": None,
+        "per_request_spec_decode_metrics": arguments.request_metrics,
+        "kv_cache_metrics": False,
+        "enable_mfu_metrics": False,
+    }
+    return _with_flags(leaves, arguments)
 
 
 def _with_flags(leaves: dict[str, Any], arguments: ServerArguments) -> dict[str, Any]:

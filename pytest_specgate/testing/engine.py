@@ -36,6 +36,7 @@ class EngineSequence:
         queued_s: time that it waited for its first step.
         last_token_s: time of its latest counted token.
         drafted: tokens of the draft that the open step verifies; 0 without one.
+        verified: proposed and accepted tokens of each draft, in order.
         tally: what has happened to it.
     """
 
@@ -50,6 +51,7 @@ class EngineSequence:
     queued_s: float = dataclasses.field(default=0.0, init=False)
     last_token_s: float = dataclasses.field(default=0.0, init=False)
     drafted: int = dataclasses.field(default=0, init=False)
+    verified: list[tuple[int, int]] = dataclasses.field(default_factory=list, init=False)
     tally: Tally = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -221,6 +223,8 @@ class Engine:
         start = tally.output_tokens
         tokens = min(1 + accepted, sequence.output_tokens - start)
         tally.add_step(proposed=sequence.drafted, accepted=accepted, tokens=tokens)
+        if sequence.drafted:
+            sequence.verified.append((sequence.drafted, accepted))
         totals.output_tokens += tokens
         totals.decode_steps += start > 0
         totals.drafts += sequence.drafted > 0

@@ -120,6 +120,8 @@ class Tally:
         draft_tokens: tokens those drafts proposed.
         accepted_tokens: draft tokens accepted, as vLLM counts them: before the end of the answer cuts them.
         cut_tokens: accepted tokens beyond the end of the answer, which nobody got.
+        drafts_by_accepted: drafts by the number of their tokens that were accepted, from 0 to the most of them.
+        drafts_by_length: drafts by the number of tokens that they proposed, likewise.
         finish_reason: why it ended; `None` while it runs.
     """
 
@@ -131,6 +133,8 @@ class Tally:
     draft_tokens: int = 0
     accepted_tokens: int = 0
     cut_tokens: int = 0
+    drafts_by_accepted: list[int] = dataclasses.field(default_factory=list)
+    drafts_by_length: list[int] = dataclasses.field(default_factory=list)
     finish_reason: FinishedReason | None = None
 
     def add_step(self, *, proposed: int, accepted: int, tokens: int) -> None:
@@ -141,6 +145,15 @@ class Tally:
         self.accepted_tokens += accepted
         self.cut_tokens += 1 + accepted - tokens
         self.output_tokens += tokens
+        if proposed:
+            _count_one(self.drafts_by_accepted, accepted)
+            _count_one(self.drafts_by_length, proposed)
+
+
+def _count_one(histogram: list[int], value: int) -> None:
+    """Count one more of a value in a histogram that is as long as its greatest value asks for."""
+    histogram.extend([0] * (value + 1 - len(histogram)))
+    histogram[value] += 1
 
 
 @dataclasses.dataclass(slots=True)

@@ -60,6 +60,12 @@ class RequestTruth(_Truth):
     cut_tokens: int
     """Accepted tokens beyond the end of the answer, which nobody got."""
 
+    drafts_by_accepted: tuple[int, ...] = ()
+    """Those drafts by the number of their tokens that were accepted, from 0 to the most of them."""
+
+    drafts_by_length: tuple[int, ...] = ()
+    """Those drafts by the number of tokens that they proposed, from 0 to the most of them."""
+
     finish_reason: FinishedReason | None
     """Why it ended, whatever was counted; `None` while it runs."""
 

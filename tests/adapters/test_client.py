@@ -159,6 +159,17 @@ def test_answers_of_greedy_requests_are_kept(
     assert [record.text for record in records] == ["ab" if kept else None] * 4
 
 
+@pytest.mark.parametrize(("at", "temperature", "kept"), [("2 T=0", 0.8, True), ("2 T=0.8", 0.0, False)])
+def test_answers_are_kept_by_the_temperature_of_their_level(
+    stub: Stub, run_point: RunPoint, *, at: str, temperature: float, kept: bool
+) -> None:
+    """Whether answers can be compared is a question of the level, and its workers are those of its load."""
+    stub.on(COMPLETIONS, stub.good())
+    records = run_point(stub.target, count=4, at=at, temperature=temperature).requests
+
+    assert [record.text for record in records] == ["ab" if kept else None] * 4
+
+
 def test_answers_are_kept_without_secrets(stub: Stub, run_point: RunPoint) -> None:
     """A token that the model says is not stored; the hash is that of what it said."""
     said = "use hf_abcdefghijklmnop1234 for it"

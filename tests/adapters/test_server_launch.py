@@ -230,6 +230,9 @@ def test_an_arm_that_cannot_start_is_refused_before_anything_starts(make_engine:
     cache, bare = Path(cpu_build).with_name("cache"), Path(cpu_build)
     with pytest.raises(UsageError, match="is not prepared: run `specgate prepare-model`"):
         make_engine(SPECGATE_CACHE_DIR=str(cache)).check(tiny(model="embedded:SmolLM2-135M-Instruct"))
+    drafter = {"method": "draft_model", "model": "embedded:SmolLM2-135M-Instruct", "num_speculative_tokens": 2}
+    with pytest.raises(UsageError, match="is not prepared: run `specgate prepare-model`"):
+        make_engine(SPECGATE_CACHE_DIR=str(cache)).check(tiny(args={"speculative_config": drafter}))
     make_engine((), python=cpu_build).check(tiny())
     bare.with_name("facts").write_text('{"distribution": null}')
 

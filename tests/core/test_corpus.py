@@ -83,6 +83,17 @@ def test_all_prompts_are_distinct(build: type[Build], count: CountTokens) -> Non
     assert len(set(prompts)) == len(prompts) == 140
 
 
+def test_every_temperature_has_prompts_of_its_own(build: type[Build]) -> None:
+    """One load at two temperatures sends other prompts at each, and each body carries the temperature of its level."""
+    made = _built(build, requests={8: 20, "8 T=0.8": 20}, warmup_requests=4)
+    prompts = _prompts(made)
+    sent = {at: {json.loads(body)["temperature"] for body in bodies} for at, bodies in made.points.items()}
+
+    assert len(set(prompts)) == len(prompts) == 44
+    assert sent == {8: {0.0}, "8 T=0.8": {0.8}}
+    assert {json.loads(body)["temperature"] for body in made.warmup} == {0.0}
+
+
 def test_prompts_too_short_to_be_distinct_are_refused(build: type[Build]) -> None:
     """Where a cut leaves no room for the page number, the second prompt of one text is refused, not sent again."""
     with pytest.raises(UsageError) as raised:

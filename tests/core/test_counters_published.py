@@ -15,10 +15,25 @@ from pytest_specgate.core.speculation import SpeculationDelta, pool
 if TYPE_CHECKING:
     from tests.core.conftest import Build
 
-K7 = SpeculationDelta(60944, 426608, 126490, (44225, 29747, 19984, 13513, 9086, 6095, 3840))
+PUBLISHED: dict[str, dict[str, Any]] = {
+    curve["id"]: curve
+    for curve in json.loads(
+        (Path(__file__).parents[1] / "data" / "published" / "acceptance.json").read_text(encoding="utf-8")
+    )["curves"]
+}
+"""Acceptance curves as they were published."""
+
+
+def _published(name: str) -> SpeculationDelta:
+    curve = PUBLISHED[name]
+    positions = curve["accepted_per_position"] or curve["chosen_per_position"]
+    return SpeculationDelta(curve["drafts"], curve["draft_tokens"], curve["accepted_tokens"], tuple(positions))
+
+
+K7 = _published("k7-window")
 """A k=7 window on eight GPUs."""
 
-K4 = SpeculationDelta(3478, 13912, 5738, (2507, 1607, 1033, 591))
+K4 = _published("k4-probe-t0.0")
 """An acceptance probe at k=4; its counts by position are the published shares times the drafts."""
 
 CAPTURED: dict[str, dict[str, Any]] = json.loads(
@@ -60,7 +75,7 @@ def test_published_shares_by_position() -> None:
     """The published counters of the k=7 window give the published share of drafts at every position."""
     shares = [f"{100 * rate:.2f}" for rate in K7.per_position_rates]
 
-    assert shares == ["72.57", "48.81", "32.79", "22.17", "14.91", "10.00", "6.30"]
+    assert shares == PUBLISHED["k7-window"]["per_position"]
     assert K7.draft_length == 7.0
     assert K7.broken_identities(k=7) == ()
 
@@ -75,7 +90,7 @@ def test_published_acceptance_at_k4() -> None:
     """The published counters of the k=4 probe give 2.6498 tokens per step at an acceptance rate of 41.24 %."""
     assert f"{K4.acceptance_length:.4f}" == "2.6498"
     assert f"{100 * (K4.acceptance_rate or 0):.2f}" == "41.24"
-    assert [f"{rate:.3f}" for rate in K4.per_position_rates] == ["0.721", "0.462", "0.297", "0.170"]
+    assert [f"{rate:.3f}" for rate in K4.per_position_rates] == PUBLISHED["k4-probe-t0.0"]["per_position"]
     assert K4.draft_length == 4.0
     assert K4.broken_identities(k=4) == ()
 

@@ -225,6 +225,15 @@ def test_looks_of_a_threshold_follow_what_is_known(build: type[Build]) -> None:
     assert gate.plan(first, known).family == 2
 
 
+def test_a_curve_is_planned_by_the_levels_of_its_temperature(build: type[Build]) -> None:
+    """A level of another temperature without a calibration makes it wait for nothing."""
+    curve = api.faster_only_up_to(1, metric="ttft_p50")
+    gate = build.gate(build.pair(requests={1: 10, 8: 16, "8 T=0.8": 16}), curve)
+    noises = [_noise(arm, at=at) for at in (1, 8) for arm in ("off", "k4")]
+
+    assert gate.plan(curve, noises).looks == (2, 4, 6)
+
+
 def test_a_curve_is_planned_by_its_least_known_level(build: type[Build]) -> None:
     """One level without a calibration makes the curve wait for four rounds."""
     curve = api.faster_only_up_to(1, metric="ttft_p50")

@@ -44,6 +44,18 @@ def test_levels_of_a_curve_rise_by_their_rate(build: type[Build], last: str, *, 
         gate.check()
 
 
+def test_a_curve_is_held_to_the_levels_of_its_temperature(build: type[Build]) -> None:
+    """A level beyond it at another temperature is none, and its few requests are no matter."""
+    requests = {1: 10, "1 T=0.8": 10, "8 T=0.8": 16, "32 T=1": 32}
+    alone = build.gate(build.pair(requests=requests), api.faster_only_up_to(1))
+
+    assert _message(alone) == (
+        "threshold c1-output_throughput-faster_only_up_to claims something of the levels beyond c=1, and the profile "
+        "has none at this temperature: add one to requests"
+    )
+    build.gate(build.pair(requests=requests), api.faster_only_up_to("1 T=0.8", metric="tpot_p50")).check()
+
+
 def test_a_curve_may_end_before_the_last_of_three_levels(build: type[Build]) -> None:
     """A curve needs one level beyond the one that it names, which need not be the second."""
     gate = build.gate(build.pair(requests={1: 10, 8: 16, 32: 32}), api.faster_only_up_to(8))

@@ -44,10 +44,12 @@ def test_nothing_is_invented_for_what_an_older_record_lacks(schema_2: dict[str, 
     record = WindowRecord.model_validate_json(json.dumps(migrated(schema_2)))
     added = {name for name, field in WindowRecord.model_fields.items() if name not in schema_2}
 
-    assert added == {"host_class", "settings", "commit", "baselines", "attempt", "continued", "added_metrics"}
+    assert added == {
+        "host_class", "settings", "commit", "baselines", "attempt", "continued", "added_metrics", "sweeps", "ruled_out",
+    }  # fmt: skip
     assert record.model_dump(include=added) == {
         "host_class": "", "settings": {}, "commit": "", "baselines": (), "attempt": 1, "continued": (),
-        "added_metrics": (),
+        "added_metrics": (), "sweeps": (), "ruled_out": {},
     }  # fmt: skip
 
 

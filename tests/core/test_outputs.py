@@ -343,6 +343,53 @@ def test_a_claim_on_sampled_answers_is_refused(build: type[Build]) -> None:
     )
 
 
+def test_answers_are_comparable_level_by_level(build: type[Build]) -> None:
+    """A greedy level is compared whatever the others are; the claim on another one is refused with its own cure."""
+    pair = build.pair(requests={8: 16, "8 T=0.8": 16, "8 T=1": 16})
+
+    build.gate(pair, OutputsThreshold(8, 0.9)).check()
+    with pytest.raises(UsageError) as raised:
+        build.gate(pair, OutputsThreshold("8 T=0.8", 0.9)).check()
+
+    assert str(raised.value) == (
+        "threshold c8-t0.8-outputs_agree compares answers, and at temperature=0.8 each is drawn by chance: claim it of "
+        "a level of temperature 0, or leave the threshold out"
+    )
+
+
+@pytest.mark.parametrize(
+    ("points", "told"),
+    [
+        ((8,), None),
+        (("8 T=0.8",), "outputs at c=8 T=0.8 cannot be compared: at temperature 0.8 every answer is drawn by chance"),
+        (
+            None,
+            (
+                "outputs at c=8 T=0.8, 8/s T=1 cannot be compared: at temperatures 0.8 and 1 every answer is drawn by "
+                "chance"
+            ),
+        ),
+    ],
+)
+def test_levels_that_cannot_be_compared_are_named(
+    build: type[Build], points: tuple[Level, ...] | None, told: str | None
+) -> None:
+    """Of the levels that are looked at those are named at which answers are drawn by chance."""
+    profile = build.profile(requests={8: 16, "8 T=0.8": 16, "8/s T=1": 16})
+
+    assert outputs.incomparable(profile, points) == told
+
+
+def test_a_verdict_on_a_level_looks_at_its_own_temperature(build: type[Build]) -> None:
+    """A record whose claim is on a sampled level is INVALID, and on a greedy one of the same window it is judged."""
+    pair = build.pair(requests={8: 16, "8 T=0.8": 16})
+    record = _window(build, pair)
+    drawn = _judged(build, record, pair, at="8 T=0.8")
+
+    assert _judged(build, record, pair, at=8).outcome is Outcome.PASS
+    assert (drawn.outcome, drawn.reason) == (Outcome.INVALID, "not-comparable")
+
+
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.01])
 def test_impossible_shares_are_refused(share: float) -> None:
     """A share of nothing, or of more than all, claims nothing."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.identity import observed_fields
-from pytest_specgate.core.profile import arrival_words, check_point, declared_fields
+from pytest_specgate.core.levels import with_temperature, without_temperature
+from pytest_specgate.core.profile import RequestProfile, arrival_words, check_point, declared_fields, request_body
 
 if TYPE_CHECKING:
     from tests.core.conftest import Build
@@ -40,6 +43,62 @@ def test_requests_of_every_level_have_a_field(build: type[Build]) -> None:
     assert (fields["requests.c8"], fields["requests.r4"], fields["concurrency_points"]) == (16, 20, [8])
 
 
+def test_a_temperature_of_a_level_has_a_field(build: type[Build]) -> None:
+    """Requests and temperature of each level stand under its id; one load at two temperatures is one load."""
+    requests = {8: 16, "8 T=0.8": 24, "4/s T=0.8": 20, "4/s T=1": 20}
+    fields = declared_fields(build.profile(requests=requests, temperature=0.5))
+
+    assert {name: value for name, value in fields.items() if name.startswith(("requests.", "temperature"))} == {
+        "requests.c8": 16,
+        "requests.c8-t0.8": 24,
+        "requests.r4-t0.8": 20,
+        "requests.r4-t1": 20,
+        "temperature": 0.5,
+        "temperature.c8-t0.8": 0.8,
+        "temperature.r4-t0.8": 0.8,
+        "temperature.r4-t1": 1.0,
+    }
+    assert (fields["concurrency_points"], fields["arrival_rates_per_s"]) == ([8], [4.0])
+    assert fields["arrival"] == "closed loop and open loop"
+
+
+@pytest.mark.parametrize(
+    ("requests", "temperature", "fingerprint"),
+    [({1: 10, 8: 16}, 0.0, "6f13d6d36df2"), ({"0.5/s": 10, "4/s": 9}, 0.8, "a843648f0636")],
+)
+def test_profiles_without_temperatures_of_levels_keep_their_fingerprint(
+    requests: dict[Any, int], temperature: float, fingerprint: str
+) -> None:
+    """Baselines and calibrations of committed files are found by it."""
+    profile = RequestProfile(input_tokens=16, output_tokens=12, requests=requests, temperature=temperature)
+
+    assert profile.fingerprint() == fingerprint
+    assert [name for name in declared_fields(profile) if name.startswith("temperature")] == ["temperature"]
+
+
+@given(own=st.floats(0, 2), other=st.floats(0, 2))
+def test_the_temperature_of_a_level_is_sent(own: float, other: float) -> None:
+    """A level without one is sent at that of the profile, as the warm-up is; the bodies differ in nothing else."""
+    profile = RequestProfile(
+        input_tokens=16, output_tokens=12, requests={8: 16, with_temperature("4/s", other): 9}, temperature=own
+    )
+    bodies = [request_body(profile, model="tiny", prompt="Once", at=at) for at in (None, *profile.points)]
+
+    assert [body["temperature"] for body in bodies] == [own, own, other]
+    assert all(body == {**bodies[0], "temperature": body["temperature"]} for body in bodies)
+    assert [profile.greedy_at(at) for at in profile.points] == [own == 0, other == 0]
+
+
+@given(levels=st.sets(st.sampled_from([1, 8, "1 T=0", "8 T=0", "8 T=0.8", "4/s T=0.8"]), min_size=1), own=st.just(0.5))
+def test_every_level_has_one_temperature(levels: set[Any], own: float) -> None:
+    """The levels of all temperatures are those of the profile, each once, and no load is there twice at one of them."""
+    profile = RequestProfile(input_tokens=16, output_tokens=12, requests=dict.fromkeys(levels, 16), temperature=own)
+    found = [profile.points_at_temperature(temperature) for temperature in (0.0, own, 0.8)]
+
+    assert sorted(map(str, profile.points)) == sorted(str(at) for points in found for at in points)
+    assert all(len({without_temperature(at) for at in points}) == len(points) for points in found)
+
+
 def test_points_are_measured_from_the_lightest(build: type[Build]) -> None:
     """Concurrencies first, then rates, each kind rising; a level is kept in its one spelling."""
     assert build.profile(requests={"4.0/s": 9, 8: 8, "0.5/s": 9, 1: 9}).points == (1, 8, "0.5/s", "4/s")
@@ -49,6 +108,23 @@ def test_points_are_measured_from_the_lightest(build: type[Build]) -> None:
     ("requests", "sentence"),
     [
         ({"4/s": 9, "4.0/s": 9}, "RequestProfile: point 4/s is there twice"),
+        ({"8 T=.8": 9, "8 T=0.80": 9}, "RequestProfile: point c=8 T=0.8 is there twice"),
+        (
+            {8: 9, "8 T=0": 9},
+            "RequestProfile: point c=8 is there twice: '8 T=0' is the same at the profile's own temperature",
+        ),
+        (
+            {"4/s": 9, "4/s T=0.0": 9},
+            "RequestProfile: point 4/s is there twice: '4/s T=0' is the same at the profile's own temperature",
+        ),
+        (
+            {"8 T=0.8": 7},
+            "RequestProfile: point c=8 T=0.8 has 7 requests; each of its 8 workers needs at least one",
+        ),
+        (
+            {"8 T=nan": 9},
+            "RequestProfile: '8 T=nan' has no temperature that can be sent: write a number of 0 or more, as '8 T=0.8'",
+        ),
         ({"4/s": 1}, "RequestProfile: point 4/s has 1 requests; a rate of arrival needs 2 or more"),
         ({"4/s": 0}, "RequestProfile: point 4/s has 0 requests; a rate of arrival needs 2 or more"),
         ({"4/m": 9}, "RequestProfile: '4/m' is no load level: write a concurrency as 8, an arrival rate as '4/s'"),

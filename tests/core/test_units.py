@@ -31,6 +31,7 @@ UNITS: tuple[Unit, ...] = ("s", "tokens/s", "requests/s", "tokens/s/GPU", "token
         ("4/s", "requests/s", 4.0),
         ("2.5 tokens", "tokens", 2.5),
         ("2.5 tok", "tokens", 2.5),
+        ("2.5", "tokens", 2.5),
         ("3 requests", "requests", 3.0),
         ("60%", "share", 0.6),
         ("0.5 %", "share", 0.005),

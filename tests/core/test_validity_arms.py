@@ -216,6 +216,8 @@ def test_a_part_that_is_a_copy_of_the_targets_is_compared_there(build: type[Buil
         ({"model": "drafts/eagle"}, {"method": "ngram", "model": "ngram"}, "model='drafts/eagle' is declared, but"),
         ({"method": "eagle3"}, {"method": "draft_model", "model": "x"}, "method='eagle3' is declared, but"),
         ({"method": "eagle3", "model": "drafts/eagle"}, {"method": "eagle3", "model": "/srv/drafts/eagle"}, None),
+        ({"model": "embedded:Tiny"}, {"method": "draft_model", "model": "/cache/models/Tiny"}, None),
+        ({"model": "embedded:Tiny"}, {"method": "draft_model", "model": "/cache/models/Large"}, "'embedded:Tiny' is"),
         ({"method": "ngram", "model": "whatever"}, {"method": "ngram", "model": "ngram"}, None),
         ({"model": "[ngram]"}, {"method": "ngram", "model": "[ngram]"}, None),
     ],

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from pytest_specgate.core.judge import judge, needs_more_rounds
+from pytest_specgate.core.levels import with_temperature, without_temperature
 from pytest_specgate.core.records import ArmNoise
 from pytest_specgate.core.thresholds import CurveThreshold, NoiseFloor
 from pytest_specgate.core.verdict import Outcome
@@ -113,6 +114,18 @@ def test_a_curve_of_times(build: type[Build]) -> None:
     assert [point.change for point in verdict.curve] == pytest.approx([-0.5, 0.25])
     for point in verdict.curve:
         assert (point.change_low or 0) < (point.change or 0) < (point.change_high or 0)
+
+
+@pytest.mark.parametrize(("last", "signs"), [(1, "better worse"), ("1 T=0.8", "better not shown")])
+def test_a_curve_is_judged_at_one_temperature(build: type[Build], last: Level, signs: str) -> None:
+    """Levels of another temperature are another curve: they neither support a claim nor refute it."""
+    speeds: dict[Level, float] = {1: 2.0, 8: 0.8, "1 T=0.8": 2.0, "8 T=0.8": 1.0}
+
+    verdict = _curve(build, [speeds] * 2, threshold=CurveThreshold(last, floor=FLOOR), loads=dict.fromkeys(speeds, 16))
+
+    low, high = without_temperature(last), 8
+    here = [with_temperature(at, 0.8) if last != low else at for at in (low, high)]
+    assert _signs(verdict) == list(zip(here, signs.split(" ", 1), strict=True))
 
 
 def test_levels_are_told_in_rising_order(build: type[Build]) -> None:

@@ -63,14 +63,14 @@ PUBLISHED = [
     pytest.param(
         60944, 426608, (44225, 29747, 19984, 13513, 9086, 6095, 3840),
         ["draft tokens 426608, 7.0000 a draft", "accepted tokens 126490, 29.65 % of them", "acceptance length 3.0755",
-         "0 44225 72.57 %", "1 29747 48.81 %", "2 19984 32.79 %", "3 13513 22.17 %", "4 9086 14.91 %",
-         "5 6095 10.00 %", "6 3840 6.30 %"],
+         "1 44225 72.57 %", "2 29747 48.81 %", "3 19984 32.79 %", "4 13513 22.17 %", "5 9086 14.91 %",
+         "6 6095 10.00 %", "7 3840 6.30 %"],
         id="k7",
     ),
     pytest.param(
         3478, 13912, (2507, 1607, 1033, 591),
         ["draft tokens 13912, 4.0000 a draft", "accepted tokens 5738, 41.24 % of them", "acceptance length 2.6498",
-         "0 2507 72.08 %", "1 1607 46.20 %", "2 1033 29.70 %", "3 591 16.99 %"],
+         "1 2507 72.08 %", "2 1607 46.20 %", "3 1033 29.70 %", "4 591 16.99 %"],
         id="k4",
     ),
 ]  # fmt: skip
@@ -95,6 +95,7 @@ def test_published_figures_come_out_to_every_digit(  # noqa: PLR0913  - one publ
 
     assert status == 0
     assert [line for line in expected if line not in shown] == []
+    assert text.count('position (1 is vLLM\'s position="0")') == 1
 
 
 def test_a_real_window_is_analysed_whole(capsys: pytest.CaptureFixture[str]) -> None:

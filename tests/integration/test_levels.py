@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +24,37 @@ _OPEN_LOOP = """\
         not_worse("step_time", at=1, margin="900%", noise=FLOOR),
     )
     def test_open(): pass
+    """
+
+_TWO_TEMPERATURES = """\
+    LOAD = load(requests={1: 2, "1 T=0.8": 2})
+    OFF, K4 = arm("off"), arm("k4", k=4)
+
+
+    @gate(
+        pair(OFF, K4, varies="args.speculative_config", profile=LOAD, rounds=1),
+        outputs_agree(at=1, at_least="1%"),
+        *[at_least("output_throughput", at=at, limit="1 tokens/s") for at in (1, "1 T=.80")],
+    )
+    def test_both(): pass
+    """
+
+_ENGINE_THAT_TELLS = """\
+    import json, os, pathlib
+
+    from pytest_specgate.testing import completions
+    from pytest_specgate.testing.main import main
+
+    accept = completions.Completions.accept
+
+    def told(self, request, received):
+        with pathlib.Path(f"sent-{os.getpid()}.jsonl").open("a") as file:
+            body = json.loads(received.body)
+            print(json.dumps([body["temperature"], body["prompt"]]), file=file)
+        return accept(self, request, received)
+
+    completions.Completions.accept = told
+    raise SystemExit(main())
     """
 
 _NEVER_IN_TIME = """\
@@ -80,6 +112,49 @@ def test_requests_arrive_by_the_schedule_of_the_profile(opened: GateRun) -> None
     assert schedule[-1] == pytest.approx(11 / 40)
     assert all(request.due_s is None for point in opened.record.boots[0].points[:1] for request in point.requests)
     assert all(point.client.late_sends_p95_s is not None for point in points)
+
+
+@pytest.fixture(scope="module")
+def warmed(new_gate_folder: Callable[[], GateFolder]) -> GateRun:
+    """Two arms at two temperatures, whose servers write down what they are sent."""
+    gates = new_gate_folder()
+    gates.write("test_warm.py", _TWO_TEMPERATURES)
+    gates.write("engine.py", _ENGINE_THAT_TELLS)
+    return gates.run(engine="python engine.py")
+
+
+def test_two_temperatures_are_measured_in_one_boot(warmed: GateRun) -> None:
+    """Each server is sent the warm-up and the one level at 0, then the other at 0.8, and no prompt twice."""
+    sent = [
+        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        for path in warmed.folder.glob("sent-*.jsonl")
+    ]
+    # Before the warm-up each server is asked whether it answers at all.
+    ours = [[(temperature, prompt) for temperature, prompt in one if prompt != "Hello"] for one in sent]
+
+    assert len(warmed.record.boots) == len(sent) == 2
+    assert [[temperature for temperature, _ in one] for one in ours] == [[0.0] * 3 + [0.8] * 2] * 2
+    assert sorted(ours[0]) == sorted(ours[1])
+    assert len({prompt for _, prompt in ours[0]}) == 5
+    assert [[point.at for point in boot.points] for boot in warmed.record.boots] == [[1, "1 T=0.8"]] * 2
+
+
+def test_a_temperature_has_its_own_test_ids(warmed: GateRun) -> None:
+    """A level is a test case and a row of its own; answers are compared and kept at the greedy one alone."""
+    properties = warmed.cases["test_both[c1-t0.8-output_throughput-at_least]"].properties
+    rows = [line.partition("output throughput")[0].strip() for line in warmed.table("k4 against off").splitlines()]
+    texts = {(point.at, request.text is None) for boot in warmed.record.boots for point in boot.points
+             for request in point.requests}  # fmt: skip
+
+    assert {name: case.outcome for name, case in warmed.cases.items()} == {
+        "test_both[c1-outputs_agree]": "PASS",
+        "test_both[c1-output_throughput-at_least]": "PASS",
+        "test_both[c1-t0.8-output_throughput-at_least]": "PASS",
+    }
+    assert (properties["specgate_load"], properties["specgate_temperature"]) == ("c=1 T=0.8", "0.8")
+    assert {"c=1", "c=1 T=0.8"} <= set(rows)
+    assert texts == {(1, False), ("1 T=0.8", True)}
+    assert "outputs at c=1 T=0.8 cannot be compared: at temperature 0.8 every answer" in warmed.summary
 
 
 def test_a_client_that_was_late_is_invalid(gate_folder: GateFolder) -> None:

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from pytest_specgate import cli
-from pytest_specgate.core import baselines, calibration, records, run_reports
+from pytest_specgate.core import baselines, calibration, knee_report, records, run_reports
 from pytest_specgate.core.schemas import KINDS
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _FILES: Final = {
     "baseline": f"baseline-{baselines.SCHEMA_VERSION}.json",
     "noise": f"noise-{calibration.SCHEMA_VERSION}.json",
     "report": f"report-{run_reports.SCHEMA_VERSION}.json",
+    "knee": f"knee-{knee_report.SCHEMA_VERSION}.json",
 }
 _WHAT_COUNTS: Final = ("$defs", "$ref", "anyOf", "additionalProperties", "enum", "items", "properties", "type")
 _GATES: Final = """\

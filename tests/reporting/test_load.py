@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_specgate.core.arms import ArmPair
+    from pytest_specgate.core.levels import Level
     from pytest_specgate.core.records import PointRecord, WindowRecord
     from tests.reporting.conftest import Window
 
@@ -177,8 +179,25 @@ def test_a_load_has_properties_of_its_kind(
 
     assert found["specgate_load"] == load
     assert found[own[0]] == own[1]
-    assert len({"specgate_concurrency", "specgate_rate_per_s"} & found.keys()) == 1
+    assert len({"specgate_concurrency", "specgate_rate_per_s", "specgate_temperature"} & found.keys()) == 1
     assert found["specgate_samples"] == (12 if at == "4/s" else 10)
+
+
+def test_a_level_with_a_temperature_is_a_load_like_others(window: type[Window], k4_off: ArmPair) -> None:
+    """It has rows of its own in every table, and its temperature is a number beside its workers."""
+    requests: dict[Level, int] = {8: 16, "8 T=0.8": 12}
+    mixed = dataclasses.replace(k4_off, profile=dataclasses.replace(k4_off.profile, requests=requests))
+    one = window.of(mixed, speeds={}).gated("tpot_p50", at="8 T=0.8")
+    found = dict(properties(one.verdict()))
+    places = ("specgate_load", "specgate_concurrency", "specgate_temperature", "specgate_samples")
+
+    assert [found[name] for name in places] == ["c=8 T=0.8", 8, 0.8, 12]
+    assert one.lines()[1].endswith("16 requests at c=8, 12 requests at c=8 T=0.8")
+    assert one.verdict().claim == "TPOT p50 at c=8 T=0.8 not worse by more than 5 %"
+    assert [line.strip().split("  ")[0] for line in one.lines() if line.strip().startswith("c=8")][:2] == [
+        "c=8",
+        "c=8 T=0.8",
+    ]
 
 
 def test_an_open_loop_is_not_said_to_be_bunched(window: type[Window], open_loop: ArmPair) -> None:

@@ -95,6 +95,18 @@ def test_sampled_answers_are_not_compared(window: type[Window], k4_off: ArmPair)
     )
 
 
+def test_greedy_levels_are_compared_beside_sampled_ones(window: type[Window], k4_off: ArmPair) -> None:
+    """Answers of the greedy levels are counted, and the line says at which levels none can be compared."""
+    requests: dict[Level, int] = {8: 16, "8 T=0.8": 16}
+    mixed = dataclasses.replace(k4_off, profile=dataclasses.replace(k4_off.profile, requests=requests))
+
+    assert _line(window.of(mixed, speeds={})) == (
+        "outputs: 32 of 32 answers equal between k4 and off (off with itself across rounds: 16 of 16, k4 with itself "
+        "across rounds: 16 of 16); outputs at c=8 T=0.8 cannot be compared: at temperature 0.8 every answer is drawn "
+        "by chance; no accuracy check ran"
+    )
+
+
 def test_invalid_pairs_are_not_compared(window: type[Window], k4_off: ArmPair) -> None:
     """Nothing is said of the answers of a pair that cannot be judged, but that nothing was compared."""
     assert _line(window.of(k4_off, speeds={}).with_death("k4", 1)) == (

@@ -11,10 +11,11 @@ import pytest
 from scipy import stats
 
 from pytest_specgate.reporting.page_figures import Figures, degrees, half_width
-from tests.reporting.page_runs import LEVELS, reported, three_arms
+from tests.reporting.conftest import Window, pair
+from tests.reporting.page_runs import LEVELS, load, reported, three_arms
 
 if TYPE_CHECKING:
-    from tests.reporting.conftest import Window
+    from pytest_specgate.core.levels import Level
 
 
 def figures(window: Window) -> Figures:
@@ -122,6 +123,38 @@ def test_changes_are_those_of_the_pair() -> None:
     assert set(cells) == set(LEVELS)
     assert cells[8].values == pytest.approx([ratio - 1 for ratio in ratios])
     assert cells[8].mean == pytest.approx(math.exp(sum(map(math.log, ratios)) / 3) - 1)
+
+
+@pytest.mark.parametrize(
+    ("requests", "along", "labels"),
+    [
+        ({1: 10, "1 T=0.8": 10, 8: 16, "8 T=0.8": 16}, "concurrency at temperature 0", {1.0: "1", 8.0: "8"}),
+        ({1: 10, "8 T=0": 16, "32 T=0.8": 32}, "concurrency at temperature 0", {1.0: "1", 8.0: "8"}),
+        ({"1 T=1": 10, "1 T=0.8": 10, "8 T=0.8": 16}, "concurrency at temperature 0.8", {1.0: "1", 8.0: "8"}),
+        ({"1 T=0.8": 10, "8 T=0.8": 16}, "concurrency", {1.0: "1", 8.0: "8"}),
+    ],
+)
+def test_lines_over_load_have_one_temperature(requests: dict[Level, int], along: str, labels: dict[float, str]) -> None:
+    """A load has one place: at the profile's temperature, else at the lowest, which is told where there are more."""
+    one = pair(profile=load(requests))
+    found = figures(Window.of(one, speeds={}))
+    [line, _] = found.lines("output_throughput", found.arms)
+    levels = found.along(open_loop=False)
+
+    assert levels is not None
+    assert (levels.name, levels.labels) == (along, labels)
+    assert {cell.x: cell.label for cell in line.cells} == labels
+    assert {cell.x: cell.label for cell in found.changes(found.readable[0], "output_throughput")} == labels
+    assert found.along(open_loop=True) is None
+
+
+def test_each_kind_of_load_has_its_own_temperature() -> None:
+    """Rates that were sent at another temperature than all concurrencies are drawn all the same, under theirs."""
+    found = figures(Window.of(pair(profile=load({1: 10, "4/s T=0.8": 12})), speeds={}))
+    levels = found.along(open_loop=True)
+
+    assert levels is not None
+    assert (levels.name, levels.labels) == ("arrival rate [requests/s] at temperature 0.8", {4.0: "4/s"})
 
 
 def test_acceptance_is_pooled_before_it_is_divided() -> None:

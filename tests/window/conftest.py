@@ -106,7 +106,7 @@ class Boot:
             counters.RUNNING: 0,
             counters.GENERATION_TOKENS: tokens,
             f"{counters.STEPS[0]}_count": self.answered * (4 if self.arm.speculates else TOKENS - 1),
-            f"{counters.STEPS[0]}_sum": self.answered * 0.4,
+            f"{counters.STEPS[0]}_sum": self.answered * self.world.step_s.get(self.arm.name, 0.4),
         }
         samples = [Sample(name=name, labels=labels, value=value) for name, value in values.items()]
         finished = {**labels, "finished_reason": "length"}
@@ -128,6 +128,7 @@ class World:
 
     Attributes:
         speeds: how fast each arm is; all times are divided by it.
+        step_s: what the decode steps of an answer take together, by arm; 0.4 for others.
         diary: what happened, in order, one line each.
         sent: bodies by arm, boot number and part (``warm-up``, ``c1``, ...).
         at: what happens before a step of a boot, by arm, boot number and step.
@@ -148,6 +149,7 @@ class World:
 
     def __init__(self) -> None:
         self.speeds: dict[str, float] = {}
+        self.step_s: dict[str, float] = {}
         self.diary: list[str] = []
         self.sent: dict[tuple[str, int, str], list[bytes]] = {}
         self.at: dict[tuple[str, int, str], Callable[[Boot], None]] = {}

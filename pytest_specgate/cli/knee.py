@@ -1,0 +1,283 @@
+"""`specgate knee`: which k to run, by what windows and acceptance curves tell."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_specgate.cli.command import EXIT_INCONCLUSIVE, EXIT_INVALID, EXIT_OK, Command, read_text, say
+from pytest_specgate.cli.records import opened_record
+from pytest_specgate.core.errors import RecordError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_specgate.core.advice import Advice
+    from pytest_specgate.core.floors import NoiseFloor
+    from pytest_specgate.core.knee import CountedCurve, Knee, MeasuredWindow
+    from pytest_specgate.core.levels import Level
+
+_STDOUT: Final = "-"
+_SOURCE_LENGTH: Final = 3
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "inputs", metavar="RECORD", type=Path, nargs="+",
+        help="record.json of a window, or its folder; or what `specgate counters BEFORE AFTER --json` printed, which"
+        " tells a curve and no window",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cut", metavar="SHARE", default="0.2",
+        help="rate by position below which a position is taken for waste where nothing tells what it costs: 0.2 (the"
+        " default) or 20%%",
+    )  # fmt: skip
+    parser.add_argument(
+        "--up-to", metavar="K", type=_horizon,
+        help="longest horizon to be told of; beyond what was measured it is extrapolated, and says so",
+    )  # fmt: skip
+    parser.add_argument(
+        "--noise", metavar="METRIC=FLOOR", action="append", default=[],
+        help="noise floor of a metric, as output_throughput=8%%, in place of what the records tell; may be repeated,"
+        " and needs --noise-source",
+    )  # fmt: skip
+    parser.add_argument("--noise-source", metavar="TEXT", help="where these floors come from")
+    parser.add_argument(
+        "--at", metavar="LEVEL", action="append",
+        help="load level to show figures of: 8 for a concurrency, 4/s for an arrival rate; may be repeated; the lowest"
+        " and the highest one without it, with --json all of them",
+    )  # fmt: skip
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--json", action="store_true",
+        help="print one JSON object, as `specgate schema knee` describes it; times in seconds, shares as fractions",
+    )  # fmt: skip
+    form.add_argument(
+        "--snippet", metavar="FILE",
+        help="write the gate file that pins a horizon against off, as a window measured both, into FILE, which must not"
+        " be there yet; - prints it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--k", metavar="K", type=_horizon,
+        help="horizon that --snippet pins; without it the best one, or else the shortest, of the advice for one user",
+    )  # fmt: skip
+
+
+def _horizon(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no draft horizon: write 1 or more")
+    return int(text)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from pytest_specgate.core.knee import MeasuredWindow, check_levels, knee_of  # noqa: PLC0415  - see the package's docstring
+
+    if arguments.k is not None and arguments.snippet is None:
+        raise UsageError("--k names the horizon that --snippet pins: give --snippet FILE, too")
+    cut, floors = _cut(arguments.cut), _floors(arguments.noise, arguments.noise_source)
+    at = None if arguments.at is None else _levels(arguments.at)
+    windows: list[MeasuredWindow] = []
+    counted: list[CountedCurve] = []
+    for path in _once(arguments.inputs):
+        found = _read(path, floors)
+        if isinstance(found, MeasuredWindow):
+            windows.append(found)
+        else:
+            counted.append(found)
+    knee = knee_of(windows, counted, cut=cut, up_to=arguments.up_to)
+    if at is not None:
+        check_levels(knee.sources, at)
+    _show(arguments, knee, at)
+    if not counted and all(window.is_invalid for window in windows):
+        return EXIT_INVALID
+    return EXIT_OK if knee.tells else EXIT_INCONCLUSIVE
+
+
+def _show(arguments: argparse.Namespace, knee: Knee, at: Sequence[Level] | None) -> None:
+    from pytest_specgate.reporting.knee import knee_lines  # noqa: PLC0415  - likewise
+    from pytest_specgate.reporting.knee_json import knee_report  # noqa: PLC0415  - likewise
+
+    if arguments.json:
+        # ASCII, so that it stays JSON on every terminal.
+        say(json.dumps(knee_report(knee, at=at).model_dump(mode="json"), indent=2, allow_nan=False))
+    elif arguments.snippet is not None:
+        _snippet(arguments, knee)
+    else:
+        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        say("\n".join(knee_lines(knee, at=at, columns=columns)).strip("\n"))
+
+
+def _snippet(arguments: argparse.Namespace, knee: Knee) -> None:
+    """Write the gate file that pins a horizon, from the first window in which it met off."""
+    from pytest_specgate.reporting.snippet import gate_snippet  # noqa: PLC0415  - likewise
+
+    wanted = [source for source in knee.sources if source.drafter is not None and 0 in source.arms]
+    if arguments.k is not None:
+        wanted = [source for source in wanted if arguments.k in source.arms]
+    if not wanted:
+        raise UsageError("--snippet: no window has both off and that horizon, so nothing can be held to it")
+    drafter = wanted[0].drafter
+    assert drafter is not None, "a window tells its drafters"
+    told = [one.advice for one in knee.advice[drafter]]
+    k = arguments.k or _pinned(told[0])
+    source = next((one for one in wanted if one.drafter == drafter and k in one.arms), None)
+    if source is None:
+        raise UsageError(f"--snippet: no window has both off and k={k}, so nothing can be held to it: name another --k")
+    with opened_record(Path(source.source)) as (record, path):
+        _write(arguments.snippet, gate_snippet(record, told, k=k, path=str(path), drafter=drafter))
+
+
+def _pinned(advice: Advice) -> int:
+    """Return the horizon that advice for one user comes down to: the best one, or else the shortest that drafts."""
+    if advice.best:
+        return advice.best
+    drafting = [k for k in advice.ks if k]
+    if not drafting:
+        raise UsageError(
+            f"--snippet: the advice for one user is {advice.words}: name the horizon to be pinned with --k"
+        )
+    return drafting[0]
+
+
+def _write(target: str, text: str) -> None:
+    """Print a gate file, or write it where none is.
+
+    Raises:
+        UsageError: something is there already, or no folder.
+    """
+    if target == _STDOUT:
+        say(text.rstrip("\n"))
+        return
+    from pytest_specgate.adapters.storage import write_atomically  # noqa: PLC0415  - likewise
+
+    path = Path(target)
+    if path.exists() or not path.parent.is_dir():
+        why = "it is there already" if path.exists() else f"there is no folder {path.parent}"
+        raise UsageError(f"--snippet {path}: {why}: name a file that can be made")
+    write_atomically(path, text)
+
+
+def _cut(text: str) -> float:
+    share = text.strip().removesuffix("%")
+    try:
+        found = float(share) / (100 if share != text.strip() else 1)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 1:
+        raise UsageError(f"--cut={text!r} is no share between 0 and 1: write 0.2 or 20%")
+    return found
+
+
+def _levels(texts: Sequence[str]) -> list[Level]:
+    from pytest_specgate.core.levels import normal_level  # noqa: PLC0415  - likewise
+
+    found: list[Level] = []
+    for text in texts:
+        plain = text.strip().removeprefix("c=")
+        try:
+            found.append(normal_level(int(plain) if plain.isdecimal() else plain))
+        except ValueError as error:
+            raise UsageError(f"--at: {error}") from error
+    return found
+
+
+def _floors(texts: Sequence[str], source: str | None) -> dict[str, NoiseFloor]:
+    from pytest_specgate.core.advice import OBJECTIVES  # noqa: PLC0415  - likewise
+    from pytest_specgate.core.declared import fraction_of  # noqa: PLC0415  - likewise
+    from pytest_specgate.core.floors import NoiseFloor  # noqa: PLC0415  - likewise
+
+    if bool(texts) != (source is not None) or (source is not None and len(source.strip()) < _SOURCE_LENGTH):
+        raise UsageError(
+            "a noise floor is a measured figure: give --noise METRIC=FLOOR, and where it comes from, with "
+            "--noise-source 'six A/A windows'"
+        )
+    found: dict[str, NoiseFloor] = {}
+    for text in texts:
+        name, _, amount = (part.strip() for part in text.partition("="))
+        if name not in OBJECTIVES.values():
+            known = ", ".join(OBJECTIVES.values())
+            raise UsageError(f"--noise={text!r}: horizons are compared by {known}: write --noise {name or known}=8%")
+        fraction = fraction_of("--noise", amount)
+        if not 0 < fraction < 1:
+            raise UsageError(f"--noise={text!r} is no floor: write more than 0 % and less than 100 %")
+        found[name] = NoiseFloor(fraction, (source or "").strip())
+    return found
+
+
+def _once(given: Sequence[Path]) -> list[Path]:
+    """Return each file once, and say which was named again: what it tells would count twice."""
+    from pytest_specgate.adapters.storage import RECORD_NAME  # noqa: PLC0415  - likewise
+
+    found: dict[Path, Path] = {}
+    for one in given:
+        place = (one / RECORD_NAME if one.is_dir() else one).resolve()
+        if place in found:
+            sys.stderr.write(f"specgate: {one} is {found[place]}, given twice: it counts once\n")
+        found.setdefault(place, one)
+    return list(found.values())
+
+
+def _read(path: Path, floors: Mapping[str, NoiseFloor]) -> MeasuredWindow | CountedCurve:
+    """Read a window record, or what counters said.
+
+    Raises:
+        UsageError: it is neither, broken, or tells of no draft.
+    """
+    if path.is_dir() or "schema_version" in _keys(path):
+        return _window(path, floors)
+    from pytest_specgate.core.analysis import CounterAnalysis  # noqa: PLC0415  - likewise
+    from pytest_specgate.core.knee import counted_curve  # noqa: PLC0415  - likewise
+    from pytest_specgate.reporting.baselines import one_line  # noqa: PLC0415  - likewise
+
+    try:
+        return counted_curve(CounterAnalysis.model_validate_json(read_text(path)), str(path))
+    except ValueError as error:
+        wanted = "neither a window record nor what `specgate counters BEFORE AFTER --json` prints"
+        raise UsageError(one_line(f"{path} is {wanted}: {_first(error)}")) from error
+
+
+def _keys(path: Path) -> Mapping[str, object]:
+    """Return the outermost keys of a JSON file; none where it is no object."""
+    try:
+        found = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no JSON: {error}") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _first(error: ValueError) -> str:
+    from pydantic import ValidationError  # noqa: PLC0415  - likewise
+
+    from pytest_specgate.core.stored_gates import first_problem  # noqa: PLC0415  - likewise
+
+    return first_problem(error) if isinstance(error, ValidationError) else str(error)
+
+
+def _window(given: Path, floors: Mapping[str, NoiseFloor]) -> MeasuredWindow:
+    from pytest_specgate.reporting.baselines import one_line  # noqa: PLC0415  - likewise
+    from pytest_specgate.reporting.window_knee import measured_window  # noqa: PLC0415  - likewise
+
+    with opened_record(given) as (record, path):
+        try:
+            return measured_window(record, str(path), floors=floors)
+        except RecordError as error:
+            raise UsageError(one_line(f"{path}: {error}")) from error
+
+
+COMMAND = Command(
+    name="knee",
+    summary="which k to run: acceptance by position, what each draft horizon gives and costs, advice by objective",
+    description="Show what window records tell of draft horizons: acceptance by position and where it falls under a"
+    " cut, tokens per step, step time and speed of every k, measured or predicted, and which k to run for the speed of"
+    " one user, for the throughput of a batch and for latency. Two horizons are compared only where they met in one"
+    " window; who is beaten by nobody is left, so the advice may be a range, and it says what it rests on and which"
+    " measurement would change it. Exit status: 0 shown, 2 wrong usage or a broken file, 3 nothing tells which k, 4 no"
+    " window may be read.",
+    example="specgate knee specgate-results/* --noise output_throughput=8% --noise-source 'six A/A windows'",
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -1,0 +1,221 @@
+"""What every report says of draft horizons, in words: crossings, duels, advice, and what would change it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pytest_specgate.core.levels import level_label, rate_per_s
+from pytest_specgate.core.metrics import metric
+from pytest_specgate.core.planning import MOST_ROUNDS
+from pytest_specgate.core.statistics import raw_change
+from pytest_specgate.core.verdict import change_words
+from pytest_specgate.reporting.evidence import counted
+from pytest_specgate.reporting.figures import number, span, unit_text, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_specgate.core.acceptance import Estimate
+    from pytest_specgate.core.advice import Duel
+    from pytest_specgate.core.horizon import Crossing, Horizon
+    from pytest_specgate.core.knee import Knee, KneeCurve, KneeSource, LevelHorizons, ObjectiveAdvice
+    from pytest_specgate.core.knee_changes import Change
+
+ASSUMED: Final = (
+    "a prediction assumes that steps draft as often as in the measured horizon, that what a position gives does not "
+    "depend on how many follow it, and that step times between measured horizons lie on a line"
+)
+RHYTHM: Final = (
+    "TTFT of a closed loop is also the rhythm of an arm: where answers end one by one, fewer prompts are prefilled at "
+    "once"
+)
+LOADS: Final = "the windows were measured under more than one load: their request profiles differ"
+HOSTS: Final = "the windows were measured on more than one class of machine"
+DRAFTED: Final = "no decode steps are counted: tokens per step are those of steps that drafted"
+_OVER: Final = {
+    "prompts": "over {}",
+    "boots": "over {}, which sent the same prompts: they tell nothing of others",
+    "drafts": "over {} as if these were independent, which is too narrow",
+}
+
+
+def k_text(k: int) -> str:
+    """Return a horizon in words."""
+    return f"k={k}" if k else "off"
+
+
+def place_text(one: LevelHorizons | KneeCurve) -> str:
+    """Return a load level behind its preposition; empty where it is not told."""
+    return "" if one.at is None else f" at {level_label(one.at)}"
+
+
+def estimate_text(found: Estimate | None, *, scale: float = 1.0) -> str:
+    """Return a figure with its interval, where it has one that is not the figure itself."""
+    if found is None:
+        return "-"
+    value = number(scale * found.value)
+    if found.low is None or found.high is None or found.low == found.high:
+        return value
+    return f"{value} [{number(scale * found.low)} .. {number(scale * found.high)}]"
+
+
+def crossing_words(found: Crossing) -> str:
+    """Return where a curve falls under a cut."""
+    if found.is_beyond and found.least == found.measured:
+        return f"not within its {counted(found.measured, 'position')}: a longer horizon has to tell"
+    if found.is_beyond:
+        return f"after position {found.least}, perhaps not within its {counted(found.measured, 'position')}"
+    if found.least == 0:
+        return f"before position {found.most + 1}"
+    return f"between positions {found.least} and {found.most + 1}"
+
+
+def crossing_sentence(one: KneeCurve) -> str:
+    """Return where a curve falls under the cut, as a sentence."""
+    head, under = f"{k_text(one.k)}{place_text(one)}", f"under {100 * one.crossing.cut:g} %"
+    words = crossing_words(one.crossing)
+    verb = "does not fall" if words.startswith("not ") else "falls"
+    return f"{head} {verb} {under} {words.removeprefix('not ')}"
+
+
+def basis_words(curves: Sequence[KneeCurve]) -> Iterator[str]:
+    """Yield what the intervals of some curves are taken over, each basis once."""
+    named: dict[str, list[str]] = {}
+    for one in curves:
+        noun = one.curve.basis.removesuffix("s")
+        count = len(one.curve.samples) if one.curve.basis != "drafts" else one.curve.counts.drafts
+        named.setdefault(_OVER[one.curve.basis].format(counted(count, noun)), []).append(k_text(one.k))
+    for words, ks in named.items():
+        of = f" of {', '.join(ks)}" if len(named) > 1 else ""
+        yield f"intervals{of}: 95 %, {words}"
+    for one in curves:
+        if one.curve.short_drafts:
+            held = one.curve.counts.draft_length or 0.0
+            yield f"{k_text(one.k)}: a draft holds {number(held)} tokens on average, so rates fall by that, too"
+
+
+def origin_words(row: Horizon, level: LevelHorizons) -> str:
+    """Return where the tokens per step of a horizon come from."""
+    if row.tokens_from == "from the curve":
+        return f"curve of k={level.told_by(row.k)}"
+    return row.tokens_from if row.tokens_from != "extrapolated" else f"extrapolated from k={level.curves[-1]}"
+
+
+def speed_words(row: Horizon) -> str:
+    """Return how a speed is known."""
+    if row.speed_tokens_per_s is None:
+        return "-"
+    if row.is_measured:
+        return "measured"
+    return "extrapolated" if "extrapolated" in {row.tokens_from, row.step_from} else "predicted"
+
+
+def advice_head(one: ObjectiveAdvice) -> str:
+    """Return an objective with its advice: ``per-user speed (decode rate at c=1): k=4``."""
+    found = one.advice
+    load = "" if found.at is None else f" at {level_label(found.at)}"
+    label = "by the cut alone" if found.basis == "cut" else f"{metric(found.metric).label}{load}"
+    best = ""
+    if found.best is not None and len(found.ks) > 1:
+        best = f" (the best mean has {k_text(found.best)})"
+    return f"{found.objective} ({label}): {one.words}{best}"
+
+
+def duel_sentence(duel: Duel, *, named: bool = True) -> str:
+    """Return what came of two horizons in a window.
+
+    Args:
+        duel: the two.
+        named: whether the window is named.
+    """
+    row = metric(duel.metric)
+    values = " against ".join(value_text(row, value) for value in duel.values)
+    low, high = duel_interval(duel)
+    shown = "" if duel.is_decided else "no change shown, "
+    interval = f"interval {span(low, high)}" if duel.gain is not None else "its noise is not known"
+    where = f", in {duel.window}" if named else ""
+    return (
+        f"{k_text(duel.first)} against {k_text(duel.second)}: {shown}"
+        f"{change_words(duel.change, metric_name=duel.metric)} ({values} {unit_text(row)}), {interval}, "
+        f"{counted(duel.rounds, 'round')}{where}"
+    )
+
+
+def duel_interval(duel: Duel) -> tuple[float | None, float | None]:
+    """Return the interval of the raw change from the second horizon to the first, the lower end first."""
+    if duel.gain is None:
+        return None, None
+    higher = metric(duel.metric).higher_is_better
+    ends = sorted(raw_change(end, higher_is_better=higher) for end in (duel.gain.low, duel.gain.high))
+    return ends[0], ends[1]
+
+
+def change_sentence(change: Change, objective: str) -> str:
+    """Return which measurement would change advice, and why."""
+    if change.horizon is not None:
+        return _promise_sentence(change)
+    at = "" if change.at is None else f" at {level_label(change.at)}"
+    both, against = " and ".join(map(k_text, change.ks)), _against(change.ks)
+    rounds = f"{MOST_ROUNDS} rounds would not" if change.rounds is None else f"about {change.rounds} rounds would"
+    return {
+        "nothing": f"no two horizons have this figure in one window: one of two or more, off included, at the "
+        f"{'lowest' if objective == 'per-user speed' else 'highest'} load would tell",
+        "curves": f"curves alone do not tell what a position costs: a window of {against} would tell",
+        "strangers": f"{both} never met in one window: a window of {against}{at} would tell",
+        "contradiction": f"windows say the opposite of each other of {both}{at}: another window of both would tell",
+        "noise": f"nothing tells the noise of {both}{at}: a second round, or a noise floor with its source, would tell",
+        "undecided": f"{both} are within the noise{at}: a window of {rounds} tell",
+    }[change.kind]
+
+
+def _promise_sentence(change: Change) -> str:
+    horizon, at = change.horizon, "" if change.at is None else f" at {level_label(change.at)}"
+    assert horizon is not None, "a promise is one of a horizon"
+    other = next(k for k in change.ks if k != horizon.k)
+    speed = estimate_text(horizon.speed_tokens_per_s)
+    return (
+        f"{k_text(horizon.k)} was not measured: {speed_words(horizon)} {speed} tokens/s against "
+        f"{number(change.against or 0.0)} of {k_text(other)}: a window of {_against(change.ks)}{at} would tell"
+    )
+
+
+def _against(ks: Sequence[int]) -> str:
+    """Return the outer ones of some horizons as a pair; a single one is measured against off."""
+    first = ks[0] if len(ks) > 1 else 0
+    return f"{k_text(ks[-1])} against {k_text(first)}" if ks else ""
+
+
+def notes(knee: Knee) -> Iterator[str]:
+    """Yield what a reader of advice should know besides."""
+    if knee.loads:
+        yield LOADS
+    if knee.hosts:
+        yield HOSTS
+    told = [one.advice for found in knee.advice.values() for one in found]
+    if any(one.objective == "latency" and one.at is not None and rate_per_s(one.at) is None for one in told):
+        yield RHYTHM
+
+
+def short_lines(knee: Knee) -> Iterator[str]:
+    """Yield the section in short, of one window: where curves fall under the cut, and the advice."""
+    several = len(knee.advice) > 1
+    for source in knee.sources:
+        shown = [one for level in source.at(None) for one in source.curves_at(level.at)]
+        head = f"{source.drafter}: " if several else ""
+        yield from (f"{head}{crossing_sentence(one)}" for one in shown)
+    for drafter, found in knee.advice.items():
+        head = f"{drafter}: " if several else ""
+        for one in found:
+            yield f"{head}{advice_head(one)}"
+            yield from (f"would change it: {sentence}" for sentence in change_sentences(one))
+    yield from ruled_out_lines(knee.sources)
+
+
+def change_sentences(one: ObjectiveAdvice) -> Iterator[str]:
+    """Yield which measurements would change an advice."""
+    return (change_sentence(change, one.advice.objective) for change in one.changes)
+
+
+def ruled_out_lines(sources: Sequence[KneeSource]) -> Iterator[str]:
+    """Yield why a sweep booted some arms no more, or never, each reason once."""
+    yield from dict.fromkeys(f"{arm}: {why}" for source in sources for arm, why in source.ruled_out.items())

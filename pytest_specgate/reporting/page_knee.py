@@ -1,0 +1,181 @@
+"""The section of a page that tells which k: acceptance by position, what each horizon promises, and the advice."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from pytest_specgate.core.levels import level_id, level_label
+from pytest_specgate.reporting import plots
+from pytest_specgate.reporting.knee import horizon_cells
+from pytest_specgate.reporting.knee_words import (
+    ASSUMED,
+    advice_head,
+    basis_words,
+    change_sentences,
+    crossing_sentence,
+    duel_sentence,
+    k_text,
+    notes,
+    ruled_out_lines,
+)
+from pytest_specgate.reporting.page_pair import Figure
+from pytest_specgate.reporting.page_tables import Table
+from pytest_specgate.reporting.plots import Cell, Line
+from pytest_specgate.reporting.window_knee import window_knee
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_specgate.core.knee import Knee, KneeCurve, KneeSource, LevelHorizons
+    from pytest_specgate.reporting.page_figures import Figures
+
+_HOW = "filled: measured, or of measured figures; hollow: predicted; bars: 95 % intervals"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AdviceView:
+    """Advice for one objective.
+
+    Attributes:
+        head: the objective with its advice.
+        duels: what it rests on, its noise among it.
+        changes: what would change it.
+    """
+
+    head: str
+    duels: tuple[str, ...]
+    changes: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DrafterView:
+    """One drafter, in the order in which a page shows it.
+
+    Attributes:
+        drafter: its name.
+        advice: one an objective.
+        figures: the plots.
+        crossings: where curves fall under the cut, and what intervals are taken over.
+        table: what each horizon gives and costs.
+        notes: why a sweep booted some arms no more, or never.
+    """
+
+    drafter: str
+    advice: tuple[AdviceView, ...]
+    figures: tuple[Figure, ...]
+    crossings: tuple[str, ...]
+    table: Table
+    notes: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KneeView:
+    """What a window tells of draft horizons.
+
+    Attributes:
+        drafters: each of them.
+        assumed: what predictions assume.
+        notes: what else a reader should know.
+    """
+
+    drafters: tuple[DrafterView, ...]
+    assumed: str
+    notes: tuple[str, ...]
+
+
+def knee_view(figures: Figures, *, name: str) -> KneeView | None:
+    """Return what a window tells of draft horizons as a page shows it; `None` where no two of them met.
+
+    Args:
+        figures: of the window.
+        name: unique in its page.
+    """
+    knee = window_knee(figures.window.record, figures.window.path)
+    if knee is None:
+        return None
+    drafters = tuple(
+        _drafter(source, knee, figures, name=f"{name}-knee-{number}") for number, source in enumerate(knee.sources, 1)
+    )
+    return KneeView(drafters, ASSUMED, tuple(notes(knee)))
+
+
+def _drafter(source: KneeSource, knee: Knee, figures: Figures, *, name: str) -> DrafterView:
+    assert source.drafter is not None, "a window tells its drafters"
+    shown = source.at(None)
+    curves = [one for level in shown for one in source.curves_at(level.at)]
+    return DrafterView(
+        source.drafter,
+        tuple(
+            AdviceView(
+                advice_head(one),
+                (
+                    *(duel_sentence(duel, named=False) for duel in one.advice.duels),
+                    *(f"noise: {words}" for words in one.noise),
+                ),
+                tuple(change_sentences(one)),
+            )
+            for one in knee.advice[source.drafter]
+        ),
+        tuple(_figures(source, knee, figures, name=name)),
+        (*map(crossing_sentence, curves), *dict.fromkeys(basis_words(curves))),
+        _table(shown),
+        tuple(ruled_out_lines([source])),
+    )
+
+
+def _figures(source: KneeSource, knee: Knee, figures: Figures, *, name: str) -> Iterator[Figure]:
+    shown = source.at(None)
+    for level in shown:
+        lines = [_curve_line(one, source, figures) for one in source.curves_at(level.at)]
+        title = f"acceptance by position and the cut at {_label(level)}"
+        place = f"{name}-{_id(level)}"
+        legend = tuple((line.name, plots.swatch(line.style)) for line in lines)
+        yield Figure(
+            title,
+            plots.by_position(lines, name=place, title=title, cut=knee.cut),
+            f"dashed: {100 * knee.cut:g} % of drafts; bars: 95 % intervals",
+            legend,
+        )
+    lines = [line for number, level in enumerate(shown) if (line := _speed_line(level, number)).cells]
+    if lines:
+        title = "speed of one stream by k"
+        legend = tuple((line.name, plots.swatch(line.style)) for line in lines)
+        picture = plots.over_horizons(lines, name=f"{name}-speed", title=title, unit="tokens/s")
+        yield Figure(f"{title} [tokens/s]", picture, _HOW, legend)
+
+
+def _label(level: LevelHorizons) -> str:
+    assert level.at is not None, "a window tells its load levels"
+    return level_label(level.at)
+
+
+def _id(level: LevelHorizons) -> str:
+    assert level.at is not None, "a window tells its load levels"
+    return level_id(level.at).replace(".", "_")
+
+
+def _curve_line(one: KneeCurve, source: KneeSource, figures: Figures) -> Line:
+    """Return the rates of a curve as the line of its arm, in the colour that it has in all plots of the window."""
+    arm = source.arms[one.k]
+    cells = (
+        Cell(place, f"{place}", rate.value, low=rate.low, high=rate.high)
+        for place, rate in enumerate(one.curve.rates, start=1)
+    )
+    return Line(arm, figures.style(arm), tuple(cells))
+
+
+def _speed_line(level: LevelHorizons, style: int) -> Line:
+    cells = (
+        Cell(row.k, k_text(row.k).removeprefix("k="), speed.value, low=speed.low, high=speed.high,
+             hollow=not row.is_measured)
+        for row in level.rows
+        if (speed := row.speed_tokens_per_s) is not None
+    )  # fmt: skip
+    return Line(_label(level), style, tuple(cells))
+
+
+def _table(levels: tuple[LevelHorizons, ...]) -> Table:
+    headers = ("load", "k", "tokens/step", "from", "step [ms]", "from", "tokens/s", "how")
+    rows = tuple((_label(level), k_text(row.k), *horizon_cells(row, level)) for level in levels for row in level.rows)
+    return Table("Draft horizons: what each gives and costs, with 95 % intervals", headers, rows)
