@@ -87,7 +87,7 @@ def written(new_gate_folder: Callable[[], GateFolder]) -> dict[str, list[Path]]:
     }
 
 
-@pytest.mark.parametrize("kind", _FILES)
+@pytest.mark.parametrize("kind", sorted(_FILES.keys() - {"knee"}))
 def test_what_runs_write_is_valid_by_the_published_schema(written: dict[str, list[Path]], kind: str) -> None:
     """A window that judged, one that calibrated, and the files that they committed."""
     validator = jsonschema.Draft202012Validator(published(kind))
