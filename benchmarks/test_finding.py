@@ -1,8 +1,8 @@
 """The finding that this project began with, on an engine that needs no GPU: speculation wins alone, and not in a crowd.
 
 Run it with ``tox run -e finding``: real vLLM on CPU and a real model of 135M parameters. Three claims about n-gram
-look-up (k=4 wins for a single user; the same gain is not there at c=32; k=7 gains nothing over k=4 there), and a
-control: the target as its own draft model, whose drafts are nearly all accepted, and which loses all the same.
+look-up (k=4 wins for a single user; the same gain is not there at c=32; k=7 gains no 10 % over k=4 there), and a
+control: the target as its own draft model, whose drafts are nearly all accepted, and which gains nothing all the same.
 
 A claim that is expected to FAIL is how a gate says that something is *not* so: should it pass one day, the test fails,
 and the finding has to be written anew.
@@ -38,14 +38,14 @@ def test_the_gain_is_gone_under_load(verdict: Verdict) -> None:
 
 
 @gate(against(K4, K7), better("output_throughput", at=32, by="10%", noise=FLOOR))
-def test_a_longer_horizon_gains_nothing_under_load(verdict: Verdict) -> None:
+def test_three_more_tokens_gain_no_ten_percent_under_load(verdict: Verdict) -> None:
     """Three more draft tokens are paid for and gain no 10 % with 32 users."""
     verdict.expect(Outcome.FAIL)
 
 
 @gate(against(OFF, SELF4), better("decode_rate_p50", at=1, by="10%", noise=FLOOR))
-def test_acceptance_alone_wins_nothing(verdict: Verdict) -> None:
-    """A draft model as slow as the target gains nothing, though its drafts are accepted."""
+def test_acceptance_alone_gains_no_ten_percent(verdict: Verdict) -> None:
+    """A draft model as slow as the target gains no 10 % for a single user, though its drafts are accepted."""
     verdict.expect(Outcome.FAIL)
 
 

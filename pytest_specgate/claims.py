@@ -93,7 +93,8 @@ def not_worse(
 
     Args:
         metric: name in the metric table, as ``"output_throughput"`` or ``"ttft_p50"``.
-        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``; `None` for every level of the profile.
+        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``, either at a temperature of its own as
+            ``"8 T=0.8"``; `None` for every level of the profile.
         margin: the largest loss that is still called "not worse", as ``"0.8%"``; of a share also in points, as
             ``"2pp"``; a noise floor sets margin and noise.
         noise: noise floor; without one a calibration is used where there is one, else the rounds of the run itself have
@@ -129,7 +130,8 @@ def better(metric: str, *, at: Level | None = None, by: str, noise: NoiseFloor |
 
     Args:
         metric: name in the metric table.
-        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``; `None` for every level of the profile.
+        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``, either at a temperature of its own as
+            ``"8 T=0.8"``; `None` for every level of the profile.
         by: the smallest gain that supports the claim, as ``"50%"`` of the reference's value; of a share also in points.
         noise: noise floor, as for `not_worse`.
 
@@ -156,7 +158,8 @@ def equivalent(
 
     Args:
         metric: name in the metric table.
-        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``; `None` for every level of the profile.
+        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``, either at a temperature of its own as
+            ``"8 T=0.8"``; `None` for every level of the profile.
         within: the largest change, up or down, that is still called "equivalent", as ``"3%"``; of a share also in
             points.
         noise: noise floor, as for `not_worse`.
@@ -183,8 +186,10 @@ def at_least(metric: str, limit: str, *, at: Level | None = None) -> EveryLevel 
     Args:
         metric: name in the metric table.
         limit: in the metric's unit, as ``"250 tokens/s"`` or ``"60%"``, or a plain number for a count, tokens included,
-            as ``"2.5"``; a value equal to it keeps it.
-        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``; `None` for every level of the profile.
+            as ``"2.5"``; a value equal to it keeps it. One that every boot keeps, or none can reach, is
+            refused: a share lies in (0 %, 100 %], acceptance length and tokens per step of k in (1, k + 1].
+        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``, either at a temperature of its own as
+            ``"8 T=0.8"``; `None` for every level of the profile.
 
     Raises:
         UsageError: an unknown metric, one of which less is better, or a limit without its unit.
@@ -209,7 +214,8 @@ def at_most(metric: str, limit: str, *, at: Level | None = None) -> EveryLevel |
         metric: name in the metric table.
         limit: in the metric's unit, as ``"200ms"``, or a plain number for a count, tokens included; a value
             equal to it keeps it.
-        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``; `None` for every level of the profile.
+        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``, either at a temperature of its own as
+            ``"8 T=0.8"``; `None` for every level of the profile.
 
     Raises:
         UsageError: an unknown metric, one of which more is better, or a limit without its unit.
@@ -226,10 +232,12 @@ def at_most(metric: str, limit: str, *, at: Level | None = None) -> EveryLevel |
 def faster_only_up_to(last: Level, *, metric: str = CURVE_METRIC, noise: NoiseFloor | None = None) -> CurveThreshold:
     """Claim that the candidate is better up to a load level, and worse at every level beyond.
 
-    All load levels of the profile are judged together, with simultaneous intervals; no mean over them decides.
+    All load levels of the profile at one temperature are judged together, with simultaneous intervals; no mean over
+    them decides.
 
     Args:
-        last: the last level at which the candidate is better: a concurrency as 8, an arrival rate as ``"4/s"``.
+        last: the last level at which the candidate is better: a concurrency as 8, an arrival rate as ``"4/s"``, either
+            at a temperature of its own as ``"8 T=0.8"``; it is judged with the levels of that temperature.
         metric: what "better" is measured by.
         noise: noise floor of every level, as for `not_worse`.
 
@@ -277,7 +285,8 @@ def not_worse_than_baseline(  # noqa: PLR0913  - the claim, and what two windows
 
     Args:
         metric: name in the metric table.
-        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``; `None` for every level of the profile.
+        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``, either at a temperature of its own as
+            ``"8 T=0.8"``; `None` for every level of the profile.
         margin: the largest loss that is still called "not worse", as ``"5%"``; of a share also in points.
         mode: ``"relative"`` compares the change between both arms with that of the baseline, so that the level of the
             machine cancels, as gates do unless told otherwise; ``"absolute"`` compares the level of the candidate, as
@@ -328,7 +337,8 @@ def outputs_agree(*, at: Level | None = None, at_least: str) -> EveryLevel | Out
     arm may not repeat itself: reports show how far it does, and a share near that is all that can be asked for.
 
     Args:
-        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``; `None` for every level of the profile.
+        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``, either at a temperature of its own as
+            ``"8 T=0.8"``; `None` for every level of the profile.
         at_least: the share of answers that must be equal in every round, as ``"99%"``.
 
     Raises:

@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.baselines import KnownBaseline
+    from pytest_specgate.core.continuations import Continuation
     from pytest_specgate.core.gate import Gate
     from pytest_specgate.core.ports import Ports
     from pytest_specgate.core.profile import RequestProfile
-    from pytest_specgate.core.records import ArmNoise, Continuation
+    from pytest_specgate.core.records import ArmNoise
     from pytest_specgate.core.resume import TakenOver
     from pytest_specgate.core.sweeps import ArmSweep
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.cli.command import EXIT_INVALID, EXIT_OK, Command, say
+from pytest_specgate.cli.horizon_arguments import horizon, levels_of
 from pytest_specgate.core.errors import UsageError, nearest
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from pytest_specgate.core.arms import Arm
@@ -30,14 +31,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens-per-step", metavar="N", type=float, help="likewise: output tokens of a decode step, from 1 to k + 1"
     )
-    parser.add_argument("--k", metavar="K", type=_horizon, help="likewise: draft horizon")
+    parser.add_argument("--k", metavar="K", type=horizon, help="likewise: draft horizon")
     parser.add_argument(
         "--arm", metavar="NAME", action="append", default=[],
         help="of a record: a speculative arm, instead of all of them; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--at", metavar="LOAD", action="append", default=[],
-        help="of a record: a load level, as 1 or 4/s, instead of all of them; may be repeated",
+        help="of a record: a load level, as 1, 4/s or '8 T=0.8', instead of all of them; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--target", metavar="SPEED", help="a wanted speed of one stream, as '200 tokens/s': what it needs"
@@ -47,12 +48,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help='print one JSON object; times in seconds, shares as fractions; what is INVALID has "valid": false, its'
         " reason and no figures",
     )  # fmt: skip
-
-
-def _horizon(text: str) -> int:
-    if not text.isdecimal() or len(text) > 4 or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no draft horizon: write 1 or more")
-    return int(text)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -139,6 +134,8 @@ def _measured(arguments: argparse.Namespace, target: float | None) -> Ceilings:
     return ceilings(
         found,
         record=str(path),
+        finished=record.finished,
+        stopped=record.stopped,
         identity=tuple(line for arm in arms if (line := _identity(record, arm))),
         unproved=tuple(line for line in (attached_sentence(arm.name, record) for arm in arms) if line is not None),
     )
@@ -175,14 +172,12 @@ def _levels(record: WindowRecord, texts: Sequence[str]) -> list[Level]:
     Raises:
         UsageError: one that is named is not there.
     """
-    from pytest_specgate.core.levels import level_id, level_label  # noqa: PLC0415  - likewise
-
-    known = {spelling: at for at in record.profile.points for spelling in (f"{at}", level_label(at), level_id(at))}
-    for text in texts:
-        if text not in known:
-            there = ", ".join(f"{at}" for at in record.profile.points)
-            raise UsageError(f"--at {text}: the window has no such load level; it has {there}")
-    return list(dict.fromkeys(known[text] for text in texts)) or list(record.profile.points)
+    points = record.profile.points
+    asked = levels_of(texts)
+    if missing := [at for at in asked if at not in points]:
+        there = ", ".join(f"{at}" for at in points)
+        raise UsageError(f"--at {missing[0]}: the window has no such load level; it has {there}")
+    return asked or list(points)
 
 
 COMMAND = Command(

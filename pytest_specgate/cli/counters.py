@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_specgate.cli.command import EXIT_INVALID, EXIT_OK, Command, read_text, say
+from pytest_specgate.cli.horizon_arguments import horizon
 from pytest_specgate.core.errors import ScrapeError, UsageError
 
 if TYPE_CHECKING:
+    import argparse
+
     from pytest_specgate.core.counters import CounterPage
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", metavar="BEFORE", type=Path, help="text of /metrics before the traffic")
     parser.add_argument("after", metavar="AFTER", type=Path, help="text of /metrics after it, of the same server")
-    parser.add_argument("--k", type=_horizon, metavar="K", help="draft horizon that the counters must show")
+    parser.add_argument("--k", type=horizon, metavar="K", help="draft horizon that the counters must show")
     parser.add_argument("--model", metavar="NAME", help="served model name that the counters must carry")
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object; times in seconds, shares as fractions"
     )
-
-
-def _horizon(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no draft horizon: write 1 or more")
-    return int(text)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
@@ -10,18 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.cli.command import EXIT_INCONCLUSIVE, EXIT_INVALID, EXIT_OK, Command, read_text, say
-from pytest_specgate.cli.records import opened_record
+from pytest_specgate.cli.horizon_arguments import horizon, levels_of
+from pytest_specgate.cli.knee_snippet import write_snippet
+from pytest_specgate.cli.records import opened_record, with_records
 from pytest_specgate.core.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping, Sequence
 
-    from pytest_specgate.core.advice import Advice
     from pytest_specgate.core.floors import NoiseFloor
     from pytest_specgate.core.knee import CountedCurve, Knee, MeasuredWindow
     from pytest_specgate.core.levels import Level
 
-_STDOUT: Final = "-"
 _SOURCE_LENGTH: Final = 3
 
 
@@ -37,7 +37,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         " default) or 20%%",
     )  # fmt: skip
     parser.add_argument(
-        "--up-to", metavar="K", type=_horizon,
+        "--up-to", metavar="K", type=horizon,
         help="longest horizon to be told of; beyond what was measured it is extrapolated, and says so",
     )  # fmt: skip
     parser.add_argument(
@@ -48,8 +48,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--noise-source", metavar="TEXT", help="where these floors come from")
     parser.add_argument(
         "--at", metavar="LEVEL", action="append",
-        help="load level to show figures of: 8 for a concurrency, 4/s for an arrival rate; may be repeated; the lowest"
-        " and the highest one without it, with --json all of them",
+        help="load level to show figures of: 8 for a concurrency, 4/s for an arrival rate, '8 T=0.8' for one at a"
+        " temperature of its own; may be repeated; the lowest and the highest one without it, with --json all of them",
     )  # fmt: skip
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
@@ -59,30 +59,28 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--snippet", metavar="FILE",
         help="write the gate file that pins a horizon against off, as a window measured both, into FILE, which must not"
-        " be there yet; - prints it",
+        " be there yet; - prints it; exit status: 0 written, 2 no window has what can be pinned, 4 no window may be"
+        " read",
     )  # fmt: skip
     parser.add_argument(
-        "--k", metavar="K", type=_horizon,
-        help="horizon that --snippet pins; without it the best one, or else the shortest, of the advice for one user",
+        "--k", metavar="K", type=horizon,
+        help="horizon that --snippet pins; without it the best one, or else the shortest, of the advice for one user,"
+        " where anything has beaten off",
     )  # fmt: skip
-
-
-def _horizon(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no draft horizon: write 1 or more")
-    return int(text)
+    parser.add_argument(
+        "--drafter", metavar="NAME", help="drafter that --snippet pins, as the report names it, where there are several"
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from pytest_specgate.core.knee import MeasuredWindow, check_levels, knee_of  # noqa: PLC0415  - see the package's docstring
 
-    if arguments.k is not None and arguments.snippet is None:
-        raise UsageError("--k names the horizon that --snippet pins: give --snippet FILE, too")
+    _check_form(arguments)
     cut, floors = _cut(arguments.cut), _floors(arguments.noise, arguments.noise_source)
-    at = None if arguments.at is None else _levels(arguments.at)
+    at = None if arguments.at is None else levels_of(arguments.at)
     windows: list[MeasuredWindow] = []
     counted: list[CountedCurve] = []
-    for path in _once(arguments.inputs):
+    for path in with_records(_once(arguments.inputs)):
         found = _read(path, floors)
         if isinstance(found, MeasuredWindow):
             windows.append(found)
@@ -91,10 +89,29 @@ def _run(arguments: argparse.Namespace) -> int:
     knee = knee_of(windows, counted, cut=cut, up_to=arguments.up_to)
     if at is not None:
         check_levels(knee.sources, at)
-    _show(arguments, knee, at)
-    if not counted and all(window.is_invalid for window in windows):
+    is_invalid = not counted and all(window.is_invalid for window in windows)
+    if arguments.snippet is None:
+        _show(arguments, knee, at)
+    else:
+        _say_left_out(knee)
+    if is_invalid:
         return EXIT_INVALID
-    return EXIT_OK if knee.tells else EXIT_INCONCLUSIVE
+    if arguments.snippet is None:
+        return EXIT_OK if knee.tells else EXIT_INCONCLUSIVE
+    write_snippet(knee, arguments.snippet, k=arguments.k, drafter=arguments.drafter, floors=floors)
+    return EXIT_OK
+
+
+def _check_form(arguments: argparse.Namespace) -> None:
+    """Refuse what only a gate file needs where none is wanted.
+
+    Raises:
+        UsageError: it is so.
+    """
+    given = [name for name in ("k", "drafter") if getattr(arguments, name) is not None]
+    if given and arguments.snippet is None:
+        what = {"k": "horizon", "drafter": "drafter"}[given[0]]
+        raise UsageError(f"--{given[0]} names the {what} that --snippet pins: give --snippet FILE, too")
 
 
 def _show(arguments: argparse.Namespace, knee: Knee, at: Sequence[Level] | None) -> None:
@@ -104,61 +121,17 @@ def _show(arguments: argparse.Namespace, knee: Knee, at: Sequence[Level] | None)
     if arguments.json:
         # ASCII, so that it stays JSON on every terminal.
         say(json.dumps(knee_report(knee, at=at).model_dump(mode="json"), indent=2, allow_nan=False))
-    elif arguments.snippet is not None:
-        _snippet(arguments, knee)
-    else:
-        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        say("\n".join(knee_lines(knee, at=at, columns=columns)).strip("\n"))
-
-
-def _snippet(arguments: argparse.Namespace, knee: Knee) -> None:
-    """Write the gate file that pins a horizon, from the first window in which it met off."""
-    from pytest_specgate.reporting.snippet import gate_snippet  # noqa: PLC0415  - likewise
-
-    wanted = [source for source in knee.sources if source.drafter is not None and 0 in source.arms]
-    if arguments.k is not None:
-        wanted = [source for source in wanted if arguments.k in source.arms]
-    if not wanted:
-        raise UsageError("--snippet: no window has both off and that horizon, so nothing can be held to it")
-    drafter = wanted[0].drafter
-    assert drafter is not None, "a window tells its drafters"
-    told = [one.advice for one in knee.advice[drafter]]
-    k = arguments.k or _pinned(told[0])
-    source = next((one for one in wanted if one.drafter == drafter and k in one.arms), None)
-    if source is None:
-        raise UsageError(f"--snippet: no window has both off and k={k}, so nothing can be held to it: name another --k")
-    with opened_record(Path(source.source)) as (record, path):
-        _write(arguments.snippet, gate_snippet(record, told, k=k, path=str(path), drafter=drafter))
-
-
-def _pinned(advice: Advice) -> int:
-    """Return the horizon that advice for one user comes down to: the best one, or else the shortest that drafts."""
-    if advice.best:
-        return advice.best
-    drafting = [k for k in advice.ks if k]
-    if not drafting:
-        raise UsageError(
-            f"--snippet: the advice for one user is {advice.words}: name the horizon to be pinned with --k"
-        )
-    return drafting[0]
-
-
-def _write(target: str, text: str) -> None:
-    """Print a gate file, or write it where none is.
-
-    Raises:
-        UsageError: something is there already, or no folder.
-    """
-    if target == _STDOUT:
-        say(text.rstrip("\n"))
         return
-    from pytest_specgate.adapters.storage import write_atomically  # noqa: PLC0415  - likewise
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    say("\n".join(knee_lines(knee, at=at, columns=columns)).strip("\n"))
 
-    path = Path(target)
-    if path.exists() or not path.parent.is_dir():
-        why = "it is there already" if path.exists() else f"there is no folder {path.parent}"
-        raise UsageError(f"--snippet {path}: {why}: name a file that can be made")
-    write_atomically(path, text)
+
+def _say_left_out(knee: Knee) -> None:
+    """Say what no gate file can be written from; standard output is for the file."""
+    from pytest_specgate.reporting.baselines import one_line  # noqa: PLC0415  - likewise
+
+    for source, failure in knee.left_out:
+        sys.stderr.write(one_line(f"specgate: left out: {source}: {failure.message} ({failure.reason})") + "\n")
 
 
 def _cut(text: str) -> float:
@@ -169,19 +142,6 @@ def _cut(text: str) -> float:
         found = 0.0
     if not 0 < found < 1:
         raise UsageError(f"--cut={text!r} is no share between 0 and 1: write 0.2 or 20%")
-    return found
-
-
-def _levels(texts: Sequence[str]) -> list[Level]:
-    from pytest_specgate.core.levels import normal_level  # noqa: PLC0415  - likewise
-
-    found: list[Level] = []
-    for text in texts:
-        plain = text.strip().removeprefix("c=")
-        try:
-            found.append(normal_level(int(plain) if plain.isdecimal() else plain))
-        except ValueError as error:
-            raise UsageError(f"--at: {error}") from error
     return found
 
 

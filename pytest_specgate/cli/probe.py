@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import os
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.cli.command import Command, say
 from pytest_specgate.core.errors import UsageError
+from pytest_specgate.names import JOB_SUMMARY
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from pytest_specgate.cli.probe_file import GateFile
@@ -37,7 +38,9 @@ _OWN: Final = {
 _ALONE: Final = ("-p", "no:cacheprovider", "-p", "no:benchmark", "--color=no")
 """Options of pytest with which it leaves nothing in the folder that it runs in."""
 
-_HIDDEN: Final = ("PYTEST_", "SPECGATE_ATTACH", "SPECGATE_REQUIRE_GATES", "SPECGATE_RESULTS", "SPECGATE_ROUNDS")
+_HIDDEN: Final = (
+    "PYTEST_", "SPECGATE_ATTACH", "SPECGATE_REQUIRE_GATES", "SPECGATE_RESULTS", "SPECGATE_ROUNDS", JOB_SUMMARY,
+)  # fmt: skip
 """Beginnings of variables that are meant for the user's own gates; all others hold here, too."""
 
 
@@ -57,7 +60,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true",
-        help='print one JSON object; shares as fractions; what may not be read has "valid": false and no figures',
+        help="print one JSON object, as `specgate schema acceptance` describes it; shares as fractions; what may not be"
+        ' read has "valid": false and no figures',
     )  # fmt: skip
 
 
@@ -90,14 +94,23 @@ def _add_arm(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def _temperature(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number: write them apart, as --temperature 0 0.8") from None
+
+
 def _add_load(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--requests", metavar="LEVEL=N", nargs="+", action="extend", default=[],
-        help="number of requests by load level: a concurrency, as 8=32, or an arrival rate, as 4/s=200 (default: 1=16)",
+        help="number of requests by load level, at each temperature: a concurrency, as 8=32, or an arrival rate, as"
+        " 4/s=200 (default: 1=16)",
     )  # fmt: skip
     parser.add_argument(
-        "--temperature", metavar="T", type=float, nargs="+", default=[0.0, 0.8],
-        help="every load level is measured at each of them (default: 0 0.8)",
+        "--temperature", metavar="T", type=_temperature, nargs="+", default=[0.0, 0.8],
+        help="every load level is measured at each of them; levels of those after the first are called 8 T=0.8"
+        " (default: 0 0.8)",
     )  # fmt: skip
     parser.add_argument(
         "--prompts", metavar="SOURCE", default="prose",

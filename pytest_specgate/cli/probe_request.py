@@ -10,6 +10,7 @@ from pytest_specgate.claims import at_least
 from pytest_specgate.core.arms import Arm
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.gate import Gate
+from pytest_specgate.core.metrics import is_metric, metric
 from pytest_specgate.core.placing import placed
 from pytest_specgate.core.probes import AcceptanceProbe
 from pytest_specgate.core.profile import RequestProfile
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_specgate.core.levels import Level
+    from pytest_specgate.core.placing import EveryLevel
 
 INPUT_TOKENS: Final = 512
 BOOTS: Final = 2
@@ -107,6 +109,10 @@ def _requests(texts: Sequence[str]) -> dict[Level, int]:
         if not equals or not load or not count.isdecimal():
             raise UsageError(f"--requests {text} is no load level with its number of requests: write 8=32 or 4/s=200")
         level: Level = int(load) if load.isdecimal() else load
+        if "=" in load:
+            raise UsageError(
+                f"--requests {text} has a temperature of its own: every level is measured at each of --temperature"
+            )
         if level in found:
             raise UsageError(f"--requests has {load} twice: give each load level once")
         found[level] = int(count)
@@ -154,6 +160,16 @@ def limits_of(arguments: argparse.Namespace, probe: AcceptanceProbe) -> list[tup
     """
     limits = _pairs("--at-least", arguments.at_least, example="acceptance_length=2.5")
     if limits:
-        claims = [at_least(name, limit) for name, limit in limits]
+        claims = [_claim(name, limit) for name, limit in limits]
         Gate("probe", probe.pair, placed(claims, probe.pair.profile)).check()
     return limits
+
+
+def _claim(name: str, limit: str) -> EveryLevel:
+    if is_metric(name) and metric(name).better == "lower":
+        cure = f"claim at_most({name!r}, ...) in the gate file that is kept"
+        raise UsageError(f"--at-least {name}={limit}: less of it is better: {cure}")
+    try:
+        return at_least(name, limit)
+    except UsageError as error:
+        raise UsageError(f"--at-least {name}={limit}: {error}") from error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import TYPE_CHECKING
 
 from pytest_specgate.core.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pytest_specgate.core.records import WindowRecord
@@ -53,3 +54,19 @@ def opened_record(given: Path) -> Iterator[tuple[WindowRecord, Path]]:
         except RecordError as error:
             raise UsageError(f"{path}: {error}") from error
         yield record, path
+
+
+def with_records(given: Sequence[Path]) -> list[Path]:
+    """Return files and folders of records, and say which folders hold none: ``*`` names those of logs, too.
+
+    Args:
+        given: files, and folders of windows; where no folder holds a record all of them are returned, to be refused.
+    """
+    from pytest_specgate.adapters.storage import RECORD_NAME  # noqa: PLC0415  - likewise
+
+    empty = [path for path in given if path.is_dir() and not (path / RECORD_NAME).exists()]
+    if len(empty) == len(given):
+        return list(given)
+    for path in empty:
+        sys.stderr.write(f"specgate: {path} has no {RECORD_NAME}, so it is left out\n")
+    return [path for path in given if path not in empty]

@@ -16,6 +16,7 @@ _KINDS: Final = {
     "noise": "the calibrations of one class of machine: baselines/HOST-CLASS/noise.json",
     "report": "what came of a run: the file of --specgate-json, and what `specgate report --json` prints",
     "knee": "what draft horizons give and cost, and which k to run: what `specgate knee --json` prints",
+    "acceptance": "how much of what one arm drafts is accepted: what `specgate probe --json` prints",
 }
 
 
@@ -38,9 +39,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="schema",
-    summary="print the JSON schema of records, baselines, calibrations or reports",
-    description="Print the JSON schema (draft 2020-12) of a file that gates write, as this version writes and reads it:"
-    " every key with its type and meaning. The same files lie in docs/schema. Exit status: 0 printed, 2 wrong usage.",
+    summary="print the JSON schema of a stored file, or of what a command prints with --json",
+    description="Print the JSON schema (draft 2020-12) of a file that gates write, or of what a command prints as JSON,"
+    " as this version writes and reads it: every key with its type and meaning. The same files lie in docs/schema. Exit"
+    " status: 0 printed, 2 wrong usage.",
     add_arguments=_add_arguments,
     run=_run,
 )

@@ -6,6 +6,7 @@ request was aborted, or was somebody else's. Where they do not, the counters are
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
@@ -80,6 +81,21 @@ def curve_of(points: Sequence[PointRecord]) -> AcceptanceCurve:
     if _several(prompts):
         return AcceptanceCurve(counts, prompts, "prompts", proposed)
     return AcceptanceCurve(counts, *_boots(deltas), proposed)
+
+
+def decoded_of(points: Sequence[PointRecord], curve: AcceptanceCurve) -> tuple[int, ...]:
+    """Return the output tokens of decode steps, all but the first of each answer, by sample of a curve.
+
+    Args:
+        points: those of the curve, in their order.
+        curve: as `curve_of` made it; empty where it has no samples.
+    """
+    if curve.basis == "prompts":
+        found: collections.Counter[int] = collections.Counter()
+        for request in (request for point in points for request in point.completed):
+            found[request.index] += max(0, (request.output_tokens or 0) - 1)
+        return tuple(found[index] for index in sorted(found))
+    return tuple(point.counters.decode_tokens() for point in points) if curve.basis == "boots" else ()
 
 
 def _untold(point: PointRecord) -> str:

@@ -3,6 +3,8 @@
 Two horizons are compared only where they ran in one window. One is beaten where another is better there by more than
 the noise; who is beaten by nobody is left, and all that are left are the advice. A window in which two never met cannot
 tell them apart, so the advice may be a range; it names what it rests on, and which measurement would change it.
+
+All intervals of one objective hold together: the more pairs are compared, the wider each of them is.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from pytest_specgate.core.levels import level_order, temperature_of
+from pytest_specgate.core.levels import level_order, rate_per_s, temperature_of
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.noise import UNKNOWN_NOISE, Noise
 from pytest_specgate.core.statistics import geometric_mean, interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_specgate.core.horizon import Crossing, Horizon
     from pytest_specgate.core.levels import Level
@@ -35,7 +37,8 @@ OBJECTIVES: Final[dict[Objective, str]] = {
 }
 """What counts, and the metric that it is told by: the first at the lowest load, the others at the highest."""
 
-_TAIL: Final = 0.025
+TAIL: Final = 0.025
+"""Level of each side of all intervals of one objective together."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,8 +75,9 @@ class Duel:
         first: horizon whose mean is better.
         second: the other one.
         values: geometric means of both, in the metric's unit.
-        gain: log ratio by which the first is better, with its 95 % interval; `None` where nothing tells the noise.
+        gain: log ratio by which the first is better, with its interval; `None` where nothing tells the noise.
         rounds: in which both were booted.
+        tail: level of each side of the interval.
     """
 
     window: str
@@ -84,6 +88,7 @@ class Duel:
     values: tuple[float, float]
     gain: Interval | None
     rounds: int
+    tail: float = TAIL
 
     @property
     def is_decided(self) -> bool:
@@ -110,7 +115,11 @@ class Advice:
         candidates: horizons that were looked at, rising.
         duels: between horizons that met.
         strangers: pairs of horizons that are left and never met in one window.
-        promising: horizons that nobody measured, and that may be faster than what is left by what is predicted.
+        contradictions: horizons each of which another one of them beats, so that windows contradict each other.
+        promising: horizons that nobody measured, and that may be faster than what is left, the fastest prediction
+            first.
+        unpredicted: horizons that nobody measured, where nothing predicts what counts.
+        of_rate: whether there are arrival rates alone, under which throughput is what arrives.
     """
 
     objective: Objective
@@ -122,40 +131,59 @@ class Advice:
     candidates: tuple[int, ...] = ()
     duels: tuple[Duel, ...] = ()
     strangers: tuple[tuple[int, int], ...] = ()
+    contradictions: tuple[tuple[int, ...], ...] = ()
     promising: tuple[Horizon, ...] = ()
+    unpredicted: tuple[int, ...] = ()
+    of_rate: bool = False
 
     @property
     def words(self) -> str:
         """The advice in few words: ``k=4``, ``k=3 to 4``, ``off or k=3``, ``nothing tells``."""
-        return horizon_words(self.ks, candidates=self.candidates)
+        return horizon_words(self.ks)
+
+    @property
+    def rules_out(self) -> bool:
+        """Whether any horizon that was looked at is left no more."""
+        return self.basis == "cut" or {*self.ks} != {*self.candidates}
 
 
-def horizon_words(ks: Sequence[int], *, candidates: Sequence[int] = ()) -> str:
-    """Return horizons in few words; neighbours among those that were looked at become a range.
+def horizon_words(ks: Sequence[int]) -> str:
+    """Return horizons in few words: as a range only where all whole numbers of it are among them.
 
     Args:
         ks: rising.
-        candidates: that were looked at; `ks` themselves where none are named.
     """
-    looked_at = sorted({*candidates, *ks} - {0})
-    places = [looked_at.index(k) for k in ks if k]
-    runs: list[list[int]] = []
-    for place in places:
-        if runs and place == runs[-1][-1] + 1:
-            runs[-1].append(place)
-        else:
-            runs.append([place])
-    texts = [f"{looked_at[run[0]]} to {looked_at[run[-1]]}" if len(run) > 1 else f"{looked_at[run[0]]}" for run in runs]
-    named = [*(["off"] if 0 in ks else []), *([f"k={' or '.join(texts)}"] if texts else [])]
+    drafting = [k for k in ks if k]
+    texts = [f"{k}" for k in drafting]
+    if len(drafting) > 1 and drafting[-1] - drafting[0] == len(drafting) - 1:
+        texts = [f"{drafting[0]} to {drafting[-1]}"]
+    listed = " or ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
+    named = [*(["off"] if 0 in ks else []), *([f"k={listed}"] if listed else [])]
     return " or ".join(named) or "nothing tells"
 
 
-def advice(
+def pinned(told: Sequence[Advice]) -> int | None:
+    """Return the horizon that a gate file should hold every later run to; `None` where nothing has beaten off.
+
+    That is the best one for a single user, or else the shortest one that is left there and drafts.
+
+    Args:
+        told: advice in the order of `OBJECTIVES`.
+    """
+    if not any(0 in one.candidates and 0 not in one.ks for one in told):
+        return None
+    first = told[0]
+    return first.best or next((k for k in first.ks if k), None)
+
+
+def advice(  # noqa: PLR0913  - figures, and all that is known besides
     figures: Sequence[HorizonFigures],
     *,
     noise: Mapping[tuple[str, str], Noise],
     crossings: Sequence[Crossing] = (),
     predicted: Mapping[tuple[str, Level], Sequence[Horizon]],
+    ends: Mapping[str, tuple[Level, Level] | None] | None = None,
+    looks: int = 1,
 ) -> tuple[Advice, ...]:
     """Return which k to run, one objective after another.
 
@@ -164,63 +192,110 @@ def advice(
         noise: of a paired difference, by window and metric; what is not there is told by the rounds alone.
         crossings: of the acceptance curves, for where no two horizons met.
         predicted: what each horizon gives and costs, by window and level.
+        ends: lowest and highest load level of each window's profile; of others they are those of the figures.
+        looks: how often figures of one window are looked at, so that all of them together err as seldom as one would.
     """
-    return tuple(_advice(objective, figures, noise, crossings, predicted) for objective in OBJECTIVES)
+    levels = _loads(figures, ends or {})
+    known = _Known(noise, crossings, predicted, looks)
+    return tuple(_advice(objective, figures, levels, known) for objective in OBJECTIVES)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Known:
+    """What advice is given by, besides figures; see `advice`."""
+
+    noise: Mapping[tuple[str, str], Noise]
+    crossings: Sequence[Crossing]
+    predicted: Mapping[tuple[str, Level], Sequence[Horizon]]
+    looks: int
+
+
+def comparable(levels: Iterable[Level], ends: tuple[Level, Level] | None) -> tuple[Level, ...]:
+    """Return the levels that differ in load alone, rising: of one temperature, and concurrencies where there are any.
+
+    Args:
+        levels: of one window.
+        ends: lowest and highest load level of its profile; without any, or where nothing of their temperature is
+            there, the levels themselves tell.
+    """
+    found = sorted({*levels}, key=level_order)
+    heats = {temperature_of(at) for at in ends or ()}
+    alike = [at for at in found if temperature_of(at) in heats]
+    if not alike:
+        coldest = min((temperature_of(at) or 0.0 for at in found), default=0.0)
+        alike = [at for at in found if (temperature_of(at) or 0.0) == coldest]
+    return tuple([at for at in alike if rate_per_s(at) is None] or alike)
+
+
+def _loads(
+    figures: Sequence[HorizonFigures], ends: Mapping[str, tuple[Level, Level] | None]
+) -> frozenset[tuple[str, Level]]:
+    """Return the levels of each window that differ in load alone."""
+    by_window: dict[str, set[Level]] = {}
+    for one in figures:
+        by_window.setdefault(one.window, set()).add(one.at)
+    return frozenset((window, at) for window, own in by_window.items() for at in comparable(own, ends.get(window)))
 
 
 def _advice(
-    objective: Objective,
-    figures: Sequence[HorizonFigures],
-    noise: Mapping[tuple[str, str], Noise],
-    crossings: Sequence[Crossing],
-    predicted: Mapping[tuple[str, Level], Sequence[Horizon]],
+    objective: Objective, figures: Sequence[HorizonFigures], loads: Collection[tuple[str, Level]], known: _Known
 ) -> Advice:
     name = OBJECTIVES[objective]
-    having = [one for one in figures if name in one.values]
+    having = [one for one in figures if name in one.values and (one.window, one.at) in loads]
     at = _level(objective, having)
+    if objective == "batch throughput" and at is not None and rate_per_s(at) is not None:
+        return Advice(objective, name, None, (), None, "nothing", of_rate=True)
     here = [one for one in having if one.at == at]
-    duels = tuple(_duels(here, name, noise))
+    duels = tuple(_duels(here, name, known))
     if at is None or not duels:
-        return _by_cut(objective, name, crossings)
+        return _by_cut(objective, name, known.crossings)
     # Only who met somebody was compared with anything.
     candidates = tuple(sorted({k for duel in duels for k in (duel.first, duel.second)}))
-    beaten = _beaten(duels)
-    left = tuple(k for k in candidates if k not in beaten)
-    met = {frozenset((duel.first, duel.second)) for duel in duels}
-    strangers = tuple(both for both in itertools.combinations(left, 2) if frozenset(both) not in met)
-    promising = tuple(_promising(predicted, here, left, at)) if objective == "per-user speed" else ()
-    best = None if strangers else _best(left, duels)
-    return Advice(objective, name, at, left, best, "measured", candidates, duels, strangers, promising)
+    left, contradictions = _left(candidates, duels)
+    strangers = tuple(_strangers(left, duels))
+    rows = [known.predicted.get((window, at), ()) for window in dict.fromkeys(one.window for one in here)]
+    measured = frozenset(one.k for one in here)
+    predicts = objective != "latency"
+    return Advice(
+        objective, name, at, left, None if strangers else _best(left, duels), "measured", candidates, duels, strangers,
+        contradictions,
+        promising=_promising(rows, measured, left) if predicts else (),
+        unpredicted=() if predicts else _unpredicted(rows, measured),
+    )  # fmt: skip
 
 
 def _level(objective: Objective, figures: Sequence[HorizonFigures]) -> Level | None:
-    """Return the load at which an objective is looked at: of levels that differ in temperature alone, the coldest."""
-    levels = {one.at for one in figures}
-    coldest = min((temperature_of(at) or 0.0 for at in levels), default=0.0)
-    kept = sorted((at for at in levels if (temperature_of(at) or 0.0) == coldest), key=level_order)
+    """Return the load at which an objective is looked at; one of another window may be a rate, and is none of these."""
+    levels = sorted({one.at for one in figures}, key=level_order)
+    kept = [at for at in levels if rate_per_s(at) is None] or levels
     if not kept:
         return None
     return kept[0] if objective == "per-user speed" else kept[-1]
 
 
-def _duels(figures: Sequence[HorizonFigures], name: str, noise: Mapping[tuple[str, str], Noise]) -> Iterator[Duel]:
-    for one, other in itertools.combinations(figures, 2):
-        if one.window == other.window and one.k != other.k:
-            shared = sorted(set(one.rounds) & set(other.rounds))
-            if shared:
-                yield _duel(one, other, name, shared, noise.get((one.window, name), UNKNOWN_NOISE))
+def _duels(figures: Sequence[HorizonFigures], name: str, known: _Known) -> Iterator[Duel]:
+    met = [
+        (one, other, shared)
+        for one, other in itertools.combinations(figures, 2)
+        if one.window == other.window and one.k != other.k and (shared := sorted({*one.rounds} & {*other.rounds}))
+    ]
+    for one, other, shared in met:
+        noise = known.noise.get((one.window, name), UNKNOWN_NOISE)
+        yield _duel(one, other, name, shared, noise, tail=TAIL / (len(met) * known.looks))
 
 
-def _duel(one: HorizonFigures, other: HorizonFigures, name: str, shared: Sequence[int], noise: Noise) -> Duel:
+def _duel(  # noqa: PLR0913  - two horizons, by what they are compared, and how surely
+    one: HorizonFigures, other: HorizonFigures, name: str, shared: Sequence[int], noise: Noise, *, tail: float
+) -> Duel:
     higher = metric(name).higher_is_better
     means = [geometric_mean(_in_rounds(side, name, shared)) for side in (one, other)]
     first, second = (one, other) if (means[0] >= means[1]) == higher else (other, one)
     pairs = zip(_in_rounds(first, name, shared), _in_rounds(second, name, shared), strict=True)
     gains = [math.log(a / b) * (1 if higher else -1) for a, b in pairs]
     places = zip(_places(first, shared), _places(second, shared), strict=True)
-    gain = interval(gains, noise=noise, tail=_TAIL, candidate_first=[a < b for a, b in places])
+    gain = interval(gains, noise=noise, tail=tail, candidate_first=[a < b for a, b in places])
     values = tuple(geometric_mean(_in_rounds(side, name, shared)) for side in (first, second))
-    return Duel(one.window, one.at, name, first.k, second.k, (values[0], values[1]), gain, len(shared))
+    return Duel(one.window, one.at, name, first.k, second.k, (values[0], values[1]), gain, len(shared), tail)
 
 
 def _in_rounds(figures: HorizonFigures, name: str, rounds: Sequence[int]) -> list[float]:
@@ -233,10 +308,32 @@ def _places(figures: HorizonFigures, rounds: Sequence[int]) -> list[int]:
     return [by_round[number] for number in rounds]
 
 
-def _beaten(duels: Iterable[Duel]) -> frozenset[int]:
-    """Return who lost a decided duel that no other window turns round: windows that contradict each other say none."""
+def _left(candidates: Sequence[int], duels: Sequence[Duel]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """Return who is left, and groups of horizons each of which others of its group beat.
+
+    Windows contradict each other where decided duels run in a circle: nobody in it is beaten by another one of it.
+    """
     won = {(duel.first, duel.second) for duel in duels if duel.is_decided}
-    return frozenset(second for first, second in won if (second, first) not in won)
+    below = {k: _below(k, won) for k in candidates}
+    beaten = {second for first, second in won if first not in below[second]}
+    left = tuple(k for k in candidates if k not in beaten)
+    circles = (tuple(sorted(other for other in below[k] if k in below[other])) for k in left)
+    return left, tuple(dict.fromkeys(circle for circle in circles if circle))
+
+
+def _below(k: int, won: Collection[tuple[int, int]]) -> frozenset[int]:
+    """Return whom a horizon beats, or beats by way of others; itself, where duels run in a circle."""
+    found: set[int] = set()
+    new = {k}
+    while new:
+        new = {second for first, second in won if first in new} - found
+        found |= new
+    return frozenset(found)
+
+
+def _strangers(left: Sequence[int], duels: Iterable[Duel]) -> Iterator[tuple[int, int]]:
+    met = {frozenset((duel.first, duel.second)) for duel in duels}
+    return (both for both in itertools.combinations(left, 2) if frozenset(both) not in met)
 
 
 def _best(left: Sequence[int], duels: Sequence[Duel]) -> int | None:
@@ -246,24 +343,24 @@ def _best(left: Sequence[int], duels: Sequence[Duel]) -> int | None:
 
 
 def _promising(
-    predicted: Mapping[tuple[str, Level], Sequence[Horizon]],
-    figures: Sequence[HorizonFigures],
-    left: Sequence[int],
-    at: Level,
-) -> Iterator[Horizon]:
-    """Yield horizons that nobody measured, and that may be faster than all that are left in the same window."""
-    everywhere = {one.k for one in figures}
-    seen: set[int] = set()
-    for window in dict.fromkeys(one.window for one in figures):
-        rows = predicted.get((window, at), ())
+    windows: Sequence[Sequence[Horizon]], measured: Collection[int], left: Sequence[int]
+) -> tuple[Horizon, ...]:
+    """Return horizons that nobody measured, and that may be faster than all that are left in the same window."""
+    found: dict[int, tuple[float, Horizon]] = {}
+    for rows in windows:
         speeds = [row.speed_tokens_per_s.value for row in rows if row.k in left and row.speed_tokens_per_s is not None]
         for row in rows:
             speed = row.speed_tokens_per_s
-            if row.k in everywhere | seen or speed is None or not speeds:
+            if row.k in {*measured, *found} or speed is None or not speeds:
                 continue
             if (speed.value if speed.high is None else speed.high) > max(speeds):
-                seen.add(row.k)
-                yield row
+                found[row.k] = (speed.value, row)
+    return tuple(row for _, row in sorted(found.values(), key=lambda both: both[0], reverse=True))
+
+
+def _unpredicted(windows: Sequence[Sequence[Horizon]], measured: Collection[int]) -> tuple[int, ...]:
+    """Return horizons that nobody measured, up to the longest that somebody did."""
+    return tuple(sorted({row.k for rows in windows for row in rows if 0 < row.k < max(measured)} - {*measured}))
 
 
 def _by_cut(objective: Objective, name: str, crossings: Sequence[Crossing]) -> Advice:

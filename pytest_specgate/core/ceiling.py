@@ -123,6 +123,8 @@ class Ceilings(Stored):
         reason: code of the reason why not.
         message: one sentence about it.
         record: where the figures come from; `None` where they were given.
+        finished: whether its window ran to its end; `None` likewise.
+        stopped: why it ended before its last round; empty when nothing stopped it, `None` likewise.
         identity: whether the boots of each arm were put under one load, where there are several.
         notes: what they rest on, and what they do not say.
         ceilings: by arm and load level.
@@ -132,6 +134,8 @@ class Ceilings(Stored):
     reason: str | None
     message: str | None
     record: str | None
+    finished: bool | None = None
+    stopped: str | None = None
     identity: tuple[str, ...]
     notes: tuple[str, ...]
     ceilings: tuple[ArmCeiling, ...]
@@ -234,10 +238,12 @@ def arm_ceiling(
     )
 
 
-def ceilings(
+def ceilings(  # noqa: PLR0913  - each is a field of what is told
     found: tuple[ArmCeiling, ...],
     *,
     record: str | None = None,
+    finished: bool | None = None,
+    stopped: str | None = None,
     identity: tuple[str, ...] = (),
     unproved: tuple[str, ...] = (),
 ) -> Ceilings:
@@ -246,6 +252,8 @@ def ceilings(
     Args:
         found: at least one ceiling, or reason for none.
         record: where they come from; `None` where their figures were given.
+        finished: whether its window ran to its end; `None` likewise.
+        stopped: why it ended before its last round; empty when nothing stopped it, `None` likewise.
         identity: whether the boots of each arm were put under one load.
         unproved: what nobody can prove of the servers.
     """
@@ -256,6 +264,8 @@ def ceilings(
         reason=None if valid else found[0].reason,
         message=None if valid else found[0].message,
         record=record,
+        finished=finished,
+        stopped=stopped,
         identity=identity,
         notes=(*unproved, *undrafted, *LIMITS) if valid else unproved,
         ceilings=found,

@@ -23,7 +23,7 @@ from pytest_specgate.core.thresholds import (
     OutputsThreshold,
     Threshold,
 )
-from pytest_specgate.core.units import rounded_down, rounded_up
+from pytest_specgate.core.units import amount_text, rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -102,6 +102,7 @@ class Gate:
             else:
                 self._check_support(threshold, at=threshold.at)
                 self._check_position(threshold)
+                self._check_limit(threshold)
         self._check_directions()
 
     def _check_greedy(self, threshold: OutputsThreshold) -> None:
@@ -166,6 +167,22 @@ class Gate:
                     f"threshold {threshold.id} is about draft position {position}, and {arm.name} drafts {k} tokens: "
                     f"positions are counted from 1 to {k}"
                 )
+
+    def _check_limit(self, threshold: Threshold | LimitThreshold | BaselineThreshold) -> None:
+        """Refuse a limit that every boot keeps, or that none can reach."""
+        arm, row = self.pair.candidate, threshold.row
+        ends = row.ends(arm.draft_horizon if arm.speculates else 0)
+        if ends is None or not isinstance(threshold, LimitThreshold) or ends[0] < threshold.value <= ends[1]:
+            return
+        low, high = f"{ends[0]:g}", amount_text(row.unit, ends[1])
+        within = f"between {low} and {high}" if ends[0] < ends[1] else f"at {high}"
+        horizon = f" (k={arm.draft_horizon or 0})" if row.unit == "tokens" else ""
+        cure = f"write more than {low}, and {high} at most" if ends[0] < ends[1] else "leave it out"
+        raise UsageError(
+            f"threshold {threshold.id} asks for at least {amount_text(row.unit, threshold.value)}, which "
+            f"{'every boot keeps' if threshold.value <= ends[0] else 'no boot can reach'}: {row.label} of {arm.name} "
+            f"lies {within}{horizon}: {cure}"
+        )
 
     def _check_directions(self) -> None:
         """Refuse claims that exclude each other: better by 50 % and equivalent within 5 %."""

@@ -1,12 +1,25 @@
 """Draft horizons: where an acceptance curve has its knee, and what each k promises.
 
 The speed of a stream is tokens per step / step time. What a position gives does not depend on how many follow it, so
-one curve tells the tokens per step of every shorter horizon; what a position costs has to be measured::
+one curve tells the tokens per step of every shorter horizon; what a position costs has to be measured. With the rates
+r by position, products of the conditional acceptances c, a step that drafts gives::
 
-    tokens per step of k = 1 + s * (r_1 + r_2 + ... + r_k)        r_i = c_1 * c_2 * ... * c_i
+    L(k) = 1 + r_1 + r_2 + ... + r_k        r_i = c_1 * c_2 * ... * c_i
 
-with the rates r by position, which are products of the conditional acceptances c, and s for what a step makes of them:
-the share of steps that draft, less what the ends of answers cut off; s is taken from the measured horizon.
+tokens, and one that does not gives one. Where a drafter finds something to propose is a matter of the text and not of
+k: a share d of all tokens lies there, and comes of steps that draft. Longer drafts take fewer steps through it, so the
+share of *steps* that draft falls as k rises, and d does not. A token costs 1 step outside, and 1 / L(k) inside::
+
+    T(k) = 1 / ((1 - d) + d / L(k))         d = (1 - 1 / T(K)) / (1 - 1 / L(K))
+
+tokens per step, with d of the measured horizon K, less there what the ends of answers cut off; d = 1 where every step
+drafts, and then T = L. Beyond K the conditional acceptance of the last position carries L(k) on.
+
+**How sure.** With x = d (1 - 1 / L), the share of steps that drafts save, T = 1 / (1 - x). Both d and L are ratios of
+sums over the same prompts, so the variance of x is that of what each prompt adds to it (linearised, with covariance, as
+in Cochran, Sampling Techniques, 3rd ed., section 6.3): drafts and accepted tokens, of all tokens that it decoded, and
+what these drafts gave. The same over boots where requests tell nothing; else nothing tells how d scatters, and there is
+no interval. None is narrower than that of L alone.
 """
 
 from __future__ import annotations
@@ -20,6 +33,9 @@ from scipy import special
 
 from pytest_specgate.core.acceptance import LEVEL, Estimate
 from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.noise import UNKNOWN_NOISE, Noise
+from pytest_specgate.core.speculation import LONGEST_HORIZON
+from pytest_specgate.core.statistics import interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,8 +45,8 @@ if TYPE_CHECKING:
 CUT: Final = 0.2
 """Rate by position below which a position is taken for waste, where nothing tells what it costs."""
 
-MOST: Final = 64
-"""A horizon beyond this is a slip of the finger."""
+_TAIL: Final = (1 - LEVEL) / 2
+_ROUNDING: Final = 1e-9
 
 Origin: TypeAlias = Literal["measured", "from the curve", "interpolated", "extrapolated"]
 """Where a figure of a horizon comes from."""
@@ -91,12 +107,16 @@ class Measured:
         tokens_per_step: output tokens of a decode step, pooled over boots.
         step_times_s: seconds of a decode step, by boot.
         curve: acceptance by position; `None` without speculation.
+        decoded: output tokens of decode steps, by sample of the curve; empty where it has none.
+        noise: what is known beforehand of a paired difference of step times.
     """
 
     k: int
     tokens_per_step: float
     step_times_s: tuple[float, ...]
     curve: AcceptanceCurve | None
+    decoded: tuple[int, ...] = ()
+    noise: Noise = UNKNOWN_NOISE
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -142,10 +162,11 @@ def horizons(measured: Sequence[Measured], *, up_to: int | None = None) -> tuple
     if not curves:
         raise UsageError("no arm speculates here, so there is no acceptance to tell of")
     longest = max(curves) if up_to is None else up_to
-    if not 1 <= longest <= MOST:
-        raise UsageError(f"horizons up to k={longest}: write 1 to {MOST}")
+    most = max(LONGEST_HORIZON, *curves)
+    if not 1 <= longest <= most:
+        raise UsageError(f"horizons up to k={longest}: write 1 to {most}")
     first = 0 if 0 in known else 1
-    times = {one.k: over_boots(one.step_times_s) for one in measured if one.step_times_s}
+    times = {one.k: over_boots(one.step_times_s, noise=one.noise) for one in measured if one.step_times_s}
     return tuple(_horizon(k, known, curves, times) for k in range(first, longest + 1))
 
 
@@ -165,28 +186,61 @@ def _tokens(k: int, known: Mapping[int, Measured], curves: Mapping[int, Measured
     if k == 0:
         # Without speculation a step gives one token, by definition.
         return Estimate(1.0, 1.0, 1.0), "measured" if 0 in known else "from the curve"
-    longer = [length for length in curves if length >= k]
-    if longer:
-        length = min(longer)
-        return _of_curve(curves[length], k), "measured" if length == k else "from the curve"
-    longest = curves[max(curves)]
-    assert longest.curve is not None, "these have one"
-    whole = _of_curve(longest, longest.k)
-    return Estimate(whole.value + _made_of(longest) * _further(longest.curve, k)), "extrapolated"
+    length = min((length for length in curves if length >= k), default=max(curves))
+    one = curves[length]
+    if length >= k:
+        return _of_curve(one, k), "measured" if length == k else "from the curve"
+    assert one.curve is not None, "these have one"
+    longer = one.curve.acceptance_length.value + _further(one.curve, k)
+    return Estimate(_mixed(_drafted_share(one, one.curve), longer)), "extrapolated"
 
 
 def _of_curve(one: Measured, k: int) -> Estimate:
+    """Return tokens per step of a horizon that a curve reaches, with their interval where something tells it."""
     assert one.curve is not None, "these have one"
-    length, made = one.curve.length_at(k), _made_of(one)
-    ends = [None if end is None else 1 + made * (end - 1) for end in (length.low, length.high)]
-    return Estimate(1 + made * (length.value - 1), *ends)
+    share, length = _drafted_share(one, one.curve), one.curve.length_at(k)
+    value = one.tokens_per_step if k == one.curve.k else _mixed(share, length.value)
+    half = 0.0 if share == 1 else _half_width(one, one.curve, k)
+    if half is None or length.low is None or length.high is None:
+        return Estimate(value)
+    saved = 1 - 1 / value
+    least, most = max(0.0, saved - half), min(k / (k + 1), saved + half)
+    return Estimate(
+        value,
+        min(value, 1 / (1 - least), _mixed(share, length.low)),
+        max(value, 1 / (1 - most), _mixed(share, length.high)),
+    )
 
 
-def _made_of(one: Measured) -> float:
-    """Return what a step makes of what a draft gives: the share of steps that draft, less what ends cut off."""
-    assert one.curve is not None, "these have one"
-    gain = one.curve.acceptance_length.value - 1
-    return (one.tokens_per_step - 1) / gain if gain else 0.0
+def _drafted_share(one: Measured, curve: AcceptanceCurve) -> float:
+    """Return the share of tokens that come of steps that draft, 1 where no token was accepted and nothing tells it."""
+    saved = 1 - 1 / curve.acceptance_length.value
+    share = max(0.0, (1 - 1 / one.tokens_per_step) / saved) if saved else 1.0
+    # The quotient of two rounded figures.
+    return share if share < 1 - _ROUNDING else 1.0
+
+
+def _mixed(share: float, length: float) -> float:
+    """Return tokens per step, where steps that draft give some, and the others one."""
+    return 1 / ((1 - share) + share / length)
+
+
+def _half_width(one: Measured, curve: AcceptanceCurve, k: int) -> float | None:
+    """Return the half-width of the share of steps that drafts of k save, by how samples scatter; `None` without."""
+    samples, decoded = curve.samples, sum(one.decoded)
+    if len(samples) < 2 or len(one.decoded) != len(samples) or not decoded:
+        return None
+    drafts, length = curve.counts.drafts, curve.length_at(k).value
+    share = (drafts + curve.counts.accepted_tokens) / decoded
+    by_share, by_length = (1 - 1 / length) / decoded, share / length**2 / drafts
+    added = [
+        by_share * (sample.drafts + sample.accepted_tokens - share * own)
+        + by_length * (sum(sample.accepted_per_position[:k]) - (length - 1) * sample.drafts)
+        for sample, own in zip(samples, one.decoded, strict=True)
+    ]
+    count = len(samples)
+    variance = count / (count - 1) * math.fsum(each * each for each in added)
+    return float(special.stdtrit(count - 1, 1 - _TAIL)) * math.sqrt(variance)
 
 
 def _further(curve: AcceptanceCurve, k: int) -> float:
@@ -231,12 +285,18 @@ def _quotient(tokens: Estimate, time: Estimate) -> Estimate:
     return Estimate(speed, speed * math.exp(-half), speed * math.exp(half))
 
 
-def over_boots(values: Sequence[float]) -> Estimate:
-    """Return the geometric mean of positive values, and its 95 % interval by how boots differ (Student's t)."""
+def over_boots(values: Sequence[float], *, noise: Noise = UNKNOWN_NOISE) -> Estimate:
+    """Return the geometric mean of positive values, and its 95 % interval.
+
+    Args:
+        values: by boot.
+        noise: what is known beforehand of a paired difference of two boots, pooled with how these differ as the
+            decision rule does; without any a single boot has no interval.
+    """
     logs = [math.log(value) for value in values]
-    mean = math.fsum(logs) / len(logs)
-    if len(logs) < 2:
-        return Estimate(math.exp(mean))
-    variance = math.fsum((one - mean) ** 2 for one in logs) / (len(logs) - 1)
-    half = float(special.stdtrit(len(logs) - 1, (1 + LEVEL) / 2)) * math.sqrt(variance / len(logs))
-    return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    # A single boot scatters by a factor of the square root of 2 less than a difference of two.
+    of_one = Noise(noise.sigma / math.sqrt(2), noise.df)
+    found = interval(logs, noise=of_one, tail=_TAIL, candidate_first=[False] * len(logs))
+    if found is None:
+        return Estimate(math.exp(logs[0]))
+    return Estimate(math.exp(found.mean), math.exp(found.low), math.exp(found.high))

@@ -6,17 +6,18 @@ import dataclasses
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pytest_specgate.core import identity, validity
-from pytest_specgate.core.acceptance_samples import curve_of
+from pytest_specgate.core.acceptance_samples import curve_of, decoded_of
 from pytest_specgate.core.advice import OBJECTIVES, HorizonFigures
 from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.confounds import other_start, unlisted_differences
 from pytest_specgate.core.decode_figures import decode_figures
 from pytest_specgate.core.errors import ScrapeError, UsageError
 from pytest_specgate.core.horizon import Measured
+from pytest_specgate.core.horizon_noise import declared_known, horizon_noise, of_steps
 from pytest_specgate.core.judge import first_point_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import measure
-from pytest_specgate.core.noise import Noise
+from pytest_specgate.core.profile import ends_of
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.stored_gates import gates_of, pairs_of
 from pytest_specgate.core.sweeps import sweeps_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.floors import NoiseFloor
     from pytest_specgate.core.levels import Level
+    from pytest_specgate.core.noise import Noise
     from pytest_specgate.core.records import BootRecord, PointRecord, WindowRecord
 
     _Points: TypeAlias = Mapping[str, dict[Level, list[tuple[BootRecord, PointRecord]]]]
@@ -40,7 +42,9 @@ _OF_STEPS: Final = ("acceptance_rate", "acceptance_length", "tokens_per_step", "
 
 _SPECULATION: Final = "args.speculative_config"
 _HORIZON: Final = "num_speculative_tokens"
-_ALONE: Final = "request profile: of one boot, which is compared with none"
+_NONE_DRAFTED: Final = Failure(
+    reason="not-measured", message="no arm that speculates was booted, so nothing is told of draft horizons"
+)
 _TOLD_BY_REQUEST: Final = "args.per_request_spec_decode_metrics"
 """An argument that only a speculative arm can have, and that changes what is told and not how it is served."""
 
@@ -57,6 +61,10 @@ class DrafterHorizons:
         measured: tokens per step, step times and curves, by load level.
         figures: what horizons are compared by.
         noise: of a paired difference, by metric, where anything tells it.
+        noise_words: who tells it, by metric.
+        ends: the lowest and the highest load that horizons are compared at, as `pytest_specgate.core.profile.ends_of`
+            has them; `None` where it is not told.
+        settings: what its arms share, by dotted path: everything but the horizon.
     """
 
     window: str
@@ -66,6 +74,9 @@ class DrafterHorizons:
     measured: Mapping[Level, tuple[Measured, ...]]
     figures: tuple[HorizonFigures, ...]
     noise: Mapping[str, Noise]
+    noise_words: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    ends: tuple[Level, Level] | None = None
+    settings: Mapping[str, JsonValue] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,10 +86,21 @@ class WindowHorizons:
     Attributes:
         drafters: each with the horizons that were measured.
         left_out: why something is not among them, a reason each.
+        finished: whether it ran to its end.
+        stopped: why it ended before its last round; empty when nothing stopped it.
+        ends: the lowest and the highest load, as its drafters have them.
     """
 
     drafters: tuple[DrafterHorizons, ...]
     left_out: tuple[Failure, ...]
+    finished: bool = True
+    stopped: str = ""
+    ends: tuple[Level, Level] | None = None
+
+    @property
+    def is_invalid(self) -> bool:
+        """Whether nothing of it may be looked at; a window in which no arm speculates may, and tells nothing."""
+        return not self.drafters and any(one != _NONE_DRAFTED for one in self.left_out)
 
 
 def window_horizons(
@@ -91,41 +113,64 @@ def window_horizons(
         path: where it lies.
         floors: noise floors by metric, which replace what the record tells.
     """
-    if problem := _window_problem(record):
-        return WindowHorizons((), (problem,))
     left_out: list[Failure] = []
-    arms = [arm for arm in record.arms if _usable(arm, record, left_out)]
-    noise = {**_noise(record), **{name: floor.noise for name, floor in (floors or {}).items()}}
-    found = []
-    for members in _families(arms):
-        boots = [boot for arm in members for boot in record.boots_of(arm.name)]
-        report = identity.compare(boots, arms=min(2, len(members)))
-        if problem := _family_problem(members, record, report):
-            left_out.append(problem)
-            continue
-        points = {arm.name: _points(arm, record, left_out) for arm in members}
-        _refuse_unlike(members, record, points, left_out)
-        left_out += _missing(members, record, points)
-        refused = _refused(members, record)
-        told = DrafterHorizons(
-            path,
-            report.sentence if len(boots) > 1 else _ALONE,
-            _drafter_of(next(arm for arm in members if arm.speculates)),
-            {arm.draft_horizon or 0: arm.name for arm in members},
-            _measured(members, record, points, left_out, refused),
-            tuple(_figures(members, record, points, refused, path=path)),
-            noise,
-        )
-        found += [told] if told.measured or told.figures else []
-    return WindowHorizons(tuple(found), tuple(dict.fromkeys(left_out)))
+    found: tuple[DrafterHorizons, ...] = ()
+    if problem := _window_problem(record):
+        left_out.append(problem)
+    else:
+        arms = [arm for arm in record.arms if _usable(arm, record, left_out)]
+        told = [_drafter(members, record, path, floors or {}, left_out) for members in _families(arms)]
+        found = tuple(one for one in told if one is not None and (one.measured or one.figures))
+    if not found and not left_out:
+        left_out.append(_NONE_DRAFTED)
+    return WindowHorizons(
+        found, tuple(dict.fromkeys(left_out)), record.finished, record.stopped, ends=ends_of(record.profile)
+    )
+
+
+def _drafter(
+    members: Sequence[Arm],
+    record: WindowRecord,
+    path: str,
+    floors: Mapping[str, NoiseFloor],
+    left_out: list[Failure],
+) -> DrafterHorizons | None:
+    """Return what is told of the arms of one drafter; `None` where they may not be compared."""
+    boots = [boot for arm in members for boot in record.boots_of(arm.name)]
+    report = identity.compare(boots, arms=min(2, len(members)))
+    if problem := _family_problem(members, record, report):
+        left_out.append(problem)
+        return None
+    points = {arm.name: _points(arm, record, left_out) for arm in members}
+    _refuse_unlike(members, record, points, left_out)
+    left_out += _missing(members, record, points)
+    refused, ends = _refused(members, record), ends_of(record.profile)
+    measured = _measured(members, record, points, left_out, refused)
+    noise = horizon_noise(members, record.noise, declared_floors(record), ends=ends)
+    noise.update({name: declared_known(floor) for name, floor in floors.items()})
+    return DrafterHorizons(
+        path,
+        report.sentence if len(boots) > 1 else identity.OF_ONE_BOOT,
+        _drafter_of(next(arm for arm in members if arm.speculates)),
+        {arm.draft_horizon or 0: arm.name for arm in members},
+        {at: tuple(dataclasses.replace(one, noise=of_steps(noise)) for one in here) for at, here in measured.items()},
+        tuple(_figures(members, record, points, refused, path=path)),
+        {name: known.noise for name, known in noise.items()},
+        {name: known.words for name, known in noise.items()},
+        ends,
+        _settings(next(arm for arm in members if arm.speculates)),
+    )
 
 
 def _window_problem(record: WindowRecord) -> Failure | None:
     """Return why nothing of a window may be looked at."""
-    boots = sorted((boot for boot in record.boots if boot.failure is None), key=lambda boot: boot.started_at)
-    if not boots:
-        return Failure(reason="not-measured", message="the window holds no boot that served")
-    return validity.drifted_between(boots)
+    boots = sorted(record.boots, key=lambda boot: boot.started_at)
+    if served := [boot for boot in boots if boot.failure is None]:
+        return validity.drifted_between(served)
+    failed = next((boot.failure for boot in boots if boot.failure is not None), None)
+    if failed is None:
+        return Failure(reason="not-measured", message="the window holds no boot")
+    return Failure(reason=failed.reason, message=f"the window holds no boot that served: {failed.message}")
 
 
 def _family_problem(arms: Sequence[Arm], record: WindowRecord, report: identity.IdentityReport) -> Failure | None:
@@ -198,11 +243,15 @@ def _families(arms: Sequence[Arm]) -> Iterator[list[Arm]]:
 
 def _family(arm: Arm) -> tuple[str, str]:
     """Return what arms of one drafter share: everything else, and the drafter itself."""
-    flat = arm.flat()
-    drafting = {path: value for path, value in flat.items() if path.startswith(_SPECULATION)}
-    rest = {path: value for path, value in flat.items() if path not in {*drafting, _TOLD_BY_REQUEST}}
-    drafting.pop(f"{_SPECULATION}.{_HORIZON}", None)
-    return repr(sorted(rest.items())), repr(sorted(drafting.items()))
+    shared = sorted(_settings(arm).items())
+    drafting = [item for item in shared if item[0].startswith(_SPECULATION)]
+    return repr([item for item in shared if item not in drafting]), repr(drafting)
+
+
+def _settings(arm: Arm) -> dict[str, JsonValue]:
+    """Return what an arm shares with all others of its drafter, by dotted path."""
+    own = {f"{_SPECULATION}.{_HORIZON}", _TOLD_BY_REQUEST}
+    return {path: value for path, value in arm.flat().items() if path not in own}
 
 
 def _drafter_of(arm: Arm) -> str:
@@ -259,9 +308,11 @@ def _one(arm: Arm, record: WindowRecord, points: Sequence[PointRecord], *, at: L
         return figures
     try:
         curve = curve_of(points) if arm.speculates else None
+        decoded = () if curve is None else decoded_of(points, curve)
     except (UsageError, ScrapeError) as error:
         return Failure(reason="missing-metric", message=f"arm {arm.name} at {level_label(at)}: {error}")
-    return Measured(arm.draft_horizon or 0, figures.tokens_per_step, figures.step_times_s, curve)
+    k = arm.draft_horizon or 0
+    return Measured(k, figures.tokens_per_step, figures.step_times_s, curve, decoded)
 
 
 def _figures(
@@ -304,20 +355,6 @@ def _values(name: str, points: Sequence[PointRecord], record: WindowRecord) -> t
     found = [measure(name, point, record.profile).value for point in points]
     known = tuple(value for value in found if value is not None and value > 0)
     return known if len(known) == len(found) else ()
-
-
-def _noise(record: WindowRecord) -> dict[str, Noise]:
-    """Return what is known of the noise of each metric: the largest floor that a gate or a sweep declares, else A/A."""
-    declared: dict[str, Noise] = {}
-    for name, floor in declared_floors(record):
-        known = declared.get(name)
-        declared[name] = floor.noise if known is None or known.sigma < floor.noise.sigma else known
-    measured: dict[str, Noise] = {}
-    for one in record.noise:
-        known = measured.get(one.metric)
-        sigma, df = (one.sd, one.df) if known is None else (max(one.sd, known.sigma), min(one.df, known.df))
-        measured[one.metric] = Noise(sigma, df)
-    return {**measured, **declared}
 
 
 def declared_floors(record: WindowRecord) -> Iterator[tuple[str, NoiseFloor]]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_specgate.core.records import BootRecord, PointRecord, RequestRecord
 
 UNSET: Final = "(unset)"
+OF_ONE_BOOT: Final = "request profile: of one boot, which is compared with none"
 
 _TOKENIZER = (
     "let both arms load the same tokenizer files: check tokenizer, tokenizer_mode and tokenizer_revision in args"
@@ -81,10 +82,17 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IdentityReport:
-    """Result of the comparison of all boots of a pair."""
+    """Result of the comparison of all boots of a pair.
+
+    Attributes:
+        fields: number of fields that were compared; 0 where nothing was.
+        differences: one for each field that is not the same everywhere.
+        alone: whether one boot of one arm is all there is.
+    """
 
     fields: int
     differences: tuple[Difference, ...]
+    alone: bool = False
 
     @property
     def identical(self) -> bool:
@@ -95,7 +103,7 @@ class IdentityReport:
     def sentence(self) -> str:
         """The line that every report starts with; of nothing it is not said that nothing of it agreed."""
         if not self.fields:
-            return "request profile: not compared"
+            return OF_ONE_BOOT if self.alone else "request profile: not compared"
         return f"request profile: {self.fields - len(self.differences)} of {self.fields} fields identical"
 
 
@@ -135,7 +143,7 @@ def compare(boots: Sequence[BootRecord], *, arms: int = 2) -> IdentityReport:
     """
     usable = [boot for boot in boots if boot.failure is None]
     if len(usable) < 2 or len({boot.arm for boot in usable}) < arms:
-        return IdentityReport(0, ())
+        return IdentityReport(0, (), alone=arms == len(usable) == 1)
     first, *others = usable
     names = list(dict.fromkeys(name for boot in usable for name in boot.profile))
     differences = [found for name in names if (found := _difference(name, first, others)) is not None]

@@ -53,6 +53,9 @@ def judge(gate: Gate, record: WindowRecord, *, final: bool = True) -> tuple[Verd
         return verdicts
     if (gate.baselines or gate.pair.alone) and failure is None and cut_short(gate, record):
         verdicts = tuple(_part_of_it(verdict) if _asks_for_all(gate, verdict) else verdict for verdict in verdicts)
+    if gate.pair.alone and len(record.rounds_of(gate.pair)) < gate.pair.rounds:
+        # Whatever ended it, a sibling that failed included: the boots that were declared are the sample.
+        verdicts = tuple(_part_of_it(verdict) if verdict.outcome == Outcome.PASS else verdict for verdict in verdicts)
     return tuple(_stopped(verdict, verdicts, record) for verdict in verdicts)
 
 

@@ -6,11 +6,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core.acceptance import AcceptanceCurve
-from pytest_specgate.core.advice import advice
+from pytest_specgate.core.advice import advice, comparable
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.horizon import CUT, Measured, crossing, horizons
-from pytest_specgate.core.knee_changes import changes_of, is_open
-from pytest_specgate.core.levels import level_label, level_order, temperature_of
+from pytest_specgate.core.knee_changes import changes_of, is_open, telling
+from pytest_specgate.core.knee_families import family_names
+from pytest_specgate.core.levels import level_label, level_order
 from pytest_specgate.core.speculation import SpeculationDelta
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ class MeasuredWindow:
         host_class: of its machine.
         noise: what is known of the noise of each metric, in words.
         ruled_out: why a sweep booted an arm no more, or never, by its name.
+        unbooted: horizons that sweeps ruled out before their first boot.
+        differences: in what the servers of two arms differ besides what was declared and allowed, by their names.
+        unproved: what nobody can prove of arms that were attached, a sentence each, by name.
+        build: fingerprint of the engines that served it.
     """
 
     source: str
@@ -64,11 +69,22 @@ class MeasuredWindow:
     host_class: str = ""
     noise: Mapping[str, str] = dataclasses.field(default_factory=dict)
     ruled_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unbooted: tuple[int, ...] = ()
+    differences: Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)
+    unproved: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    build: str = ""
+
+    @property
+    def unfinished(self) -> str:
+        """Why it ended early, as a sentence; empty where it ran to its end."""
+        if self.told.stopped:
+            return f"the window was stopped before its last round: {self.told.stopped}"
+        return "" if self.told.finished else "the window did not run to its end"
 
     @property
     def is_invalid(self) -> bool:
         """Whether nothing of it may be looked at, for a reason."""
-        return not self.told.drafters and bool(self.told.left_out)
+        return self.told.is_invalid
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -120,6 +136,9 @@ class KneeSource:
         levels: horizons by level.
         drafted_only: whether no decode steps were counted, so that tokens per step are those of steps that drafted.
         ruled_out: why a sweep booted an arm no more, or never, by its name.
+        unfinished: why its window ended early, as a sentence; empty where it ran to its end.
+        unproved: what nobody can prove of its arms, as sentences.
+        ends: lowest and highest load level of its profile, where it is told.
     """
 
     source: str
@@ -130,13 +149,16 @@ class KneeSource:
     levels: tuple[LevelHorizons, ...]
     drafted_only: bool = False
     ruled_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unfinished: str = ""
+    unproved: tuple[str, ...] = ()
+    ends: tuple[Level, Level] | None = None
 
     def at(self, levels: Sequence[Level] | None) -> tuple[LevelHorizons, ...]:
         """Return the horizons at some load levels; without any at the lowest and the highest one of one temperature."""
         if levels is not None:
             return tuple(one for one in self.levels if one.at is None or one.at in levels)
-        heat = temperature_of(self.levels[0].at) if self.levels and self.levels[0].at is not None else None
-        alike = [one for one in self.levels if one.at is None or temperature_of(one.at) == heat]
+        kept = comparable([one.at for one in self.levels if one.at is not None], self.ends)
+        alike = [one for one in self.levels if one.at is None or one.at in kept]
         return tuple(dict.fromkeys((*alike[:1], *alike[-1:])))
 
     def curves_at(self, at: Level | None) -> tuple[KneeCurve, ...]:
@@ -152,6 +174,7 @@ class ObjectiveAdvice:
         advice: which k.
         changes: measurements that would change it.
         noise: what is known of the noise of its metric, in words; none where no two horizons met.
+        differences: in what the servers of two horizons that met differ besides what was declared and allowed.
         is_open: whether a curve did not fall under the cut where it was measured, so that longer horizons may do.
     """
 
@@ -159,11 +182,17 @@ class ObjectiveAdvice:
     changes: tuple[Change, ...]
     noise: tuple[str, ...]
     is_open: bool
+    differences: tuple[tuple[int, int, str], ...] = ()
 
     @property
     def words(self) -> str:
         """The advice in few words."""
         return f"{self.advice.words}{' or longer' if self.is_open else ''}"
+
+    @property
+    def tells(self) -> bool:
+        """Whether any horizon was ruled out."""
+        return self.advice.rules_out and not (self.is_open and 0 in self.advice.ks)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,6 +206,7 @@ class Knee:
         advice: by drafter, one an objective.
         loads: whether windows were measured under more than one load.
         hosts: whether they were on more than one class of machine.
+        builds: whether more than one build of the engine served them.
     """
 
     cut: float
@@ -185,11 +215,12 @@ class Knee:
     advice: Mapping[str, tuple[ObjectiveAdvice, ...]]
     loads: bool = False
     hosts: bool = False
+    builds: bool = False
 
     @property
     def tells(self) -> bool:
-        """Whether there is advice for any objective."""
-        return any(one.advice.ks for found in self.advice.values() for one in found)
+        """Whether any horizon was ruled out for any objective."""
+        return any(one.tells for found in self.advice.values() for one in found)
 
 
 def counted_curve(found: CounterAnalysis, source: str) -> CountedCurve:
@@ -234,7 +265,7 @@ def knee_of(
     Raises:
         UsageError: the cut is none, or the longest horizon cannot be.
     """
-    drafters = [(window, told) for window in windows for told in _told_apart(window.told.drafters)]
+    drafters = list(_told_apart(windows))
     names = list(dict.fromkeys(told.drafter for _, told in drafters))
     sources = [_of_window(told, window, cut, up_to) for window, told in drafters]
     own = [_of_counters(one, cut, up_to) for one in counted]
@@ -255,16 +286,16 @@ def knee_of(
         found,
         loads=len({window.load for window in read}) > 1,
         hosts=len({window.host_class for window in read}) > 1,
+        builds=len({window.build for window in read if window.build}) > 1,
     )
 
 
-def _told_apart(drafters: Sequence[DrafterHorizons]) -> Iterator[DrafterHorizons]:
-    """Yield the drafters of one window, those of one name with their arms: two engines have each their own."""
-    names = [told.drafter for told in drafters]
-    for told in drafters:
-        arms = ", ".join(told.arms[k] for k in sorted(told.arms))
-        name = told.drafter if names.count(told.drafter) == 1 else f"{told.drafter} ({arms})"
-        yield dataclasses.replace(told, drafter=name)
+def _told_apart(windows: Sequence[MeasuredWindow]) -> Iterator[tuple[MeasuredWindow, DrafterHorizons]]:
+    """Yield the drafters of windows under names that tell them apart."""
+    names = family_names([window.told.drafters for window in windows])
+    for window, own in zip(windows, names, strict=True):
+        for told, name in zip(window.told.drafters, own, strict=True):
+            yield window, dataclasses.replace(told, drafter=name)
 
 
 def check_levels(sources: Sequence[KneeSource], levels: Sequence[Level]) -> None:
@@ -290,6 +321,9 @@ def _of_window(told: DrafterHorizons, window: MeasuredWindow, cut: float, up_to:
         tuple(curve for at in levels for curve in _curves(told.measured[at], at, cut)),
         tuple(_level(told.measured[at], at, up_to) for at in levels),
         ruled_out=window.ruled_out,
+        unfinished=window.unfinished,
+        unproved=tuple(sentence for name, sentence in window.unproved.items() if name in told.arms.values()),
+        ends=told.ends,
     )
 
 
@@ -322,36 +356,41 @@ def _level(measured: Sequence[Measured], at: Level | None, up_to: int | None) ->
 def _objectives(
     drafters: Sequence[tuple[MeasuredWindow, DrafterHorizons]], sources: Sequence[KneeSource]
 ) -> tuple[ObjectiveAdvice, ...]:
-    crossings = _telling([one for source in sources if (one := _crossing_of(source)) is not None])
+    crossings = telling([one for source in sources if (one := _crossing_of(source)) is not None])
     noise = {(told.window, name): known for _, told in drafters for name, known in told.noise.items()}
     predicted = {
         (source.source, level.at): level.rows for source in sources for level in source.levels if level.at is not None
     }
     figures = [one for _, told in drafters for one in told.figures]
     words = {(told.window, name): text for window, told in drafters for name, text in window.noise.items()}
-    found = advice(figures, noise=noise, crossings=crossings, predicted=predicted)
+    ends = {told.window: told.ends for _, told in drafters}
+    found = advice(figures, noise=noise, crossings=crossings, predicted=predicted, ends=ends)
+    unbooted = {k for window, _ in drafters for k in window.unbooted}
     return tuple(
         ObjectiveAdvice(
             one,
-            tuple(changes_of(one, noise=noise, predicted=predicted, crossings=crossings)),
+            tuple(changes_of(one, noise=noise, predicted=predicted, crossings=crossings, unbooted=unbooted)),
             tuple(dict.fromkeys(words[key] for duel in one.duels if (key := (duel.window, duel.metric)) in words)),
             is_open(one, crossings),
+            tuple(dict.fromkeys(_differences(one, drafters))),
         )
         for one in found
     )
 
 
+def _differences(
+    one: Advice, drafters: Sequence[tuple[MeasuredWindow, DrafterHorizons]]
+) -> Iterator[tuple[int, int, str]]:
+    """Yield in what the servers of horizons that met differ besides what was declared and allowed."""
+    for duel in one.duels:
+        ks = (min(duel.first, duel.second), max(duel.first, duel.second))
+        for window, told in drafters:
+            names = (told.arms.get(ks[0], ""), told.arms.get(ks[1], ""))
+            if told.window == duel.window and names in window.differences:
+                yield (*ks, window.differences[names])
+
+
 def _crossing_of(source: KneeSource) -> Crossing | None:
     """Return where the longest curve of a source at its lowest load falls under the cut."""
-    if not source.levels:
-        return None
-    return source.curves_at(source.levels[0].at)[-1].crossing
-
-
-def _telling(crossings: Sequence[Crossing]) -> list[Crossing]:
-    """Leave out short curves that wholly lie above the cut: they only say that it is not within them."""
-    return [
-        one
-        for one in crossings
-        if one.least < one.measured or not any(other.most > one.measured for other in crossings)
-    ]
+    shown = source.at(None)
+    return source.curves_at(shown[0].at)[-1].crossing if shown else None

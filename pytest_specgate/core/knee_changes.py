@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pytest_specgate.core.noise import UNKNOWN_NOISE
 from pytest_specgate.core.plan import Claim
@@ -12,16 +13,16 @@ from pytest_specgate.core.planning import rounds_after
 from pytest_specgate.core.statistics import Look
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pytest_specgate.core.advice import Advice, Duel
     from pytest_specgate.core.horizon import Crossing, Horizon
     from pytest_specgate.core.levels import Level
     from pytest_specgate.core.noise import Noise
 
-_TAIL: Final = 0.025
-
-ChangeKind: TypeAlias = Literal["strangers", "contradiction", "undecided", "noise", "promising", "curves", "nothing"]
+ChangeKind: TypeAlias = Literal[
+    "strangers", "contradiction", "undecided", "noise", "promising", "unpredicted", "curves", "rate", "nothing"
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,19 +32,23 @@ class Change:
     Attributes:
         kind: what is missing now: ``strangers`` never met in a window; of a ``contradiction`` windows say the opposite
             of each other; ``undecided`` horizons differ by less than the noise; of ``noise`` nothing is known;
-            ``promising`` horizons were not measured; ``curves`` alone tell what they can; ``nothing`` tells.
+            ``promising`` horizons were not measured; nor were ``unpredicted`` ones, of which nothing is known;
+            ``curves`` alone tell what they can; under an arrival ``rate`` alone nothing tells of throughput;
+            ``nothing`` tells.
         ks: horizons to be measured in one window.
         at: load level; `None` where none was looked at.
-        horizon: that promises more, as it is predicted.
-        against: speed of the best horizon that was measured beside it, in tokens/s.
+        horizons: that promise more, as they are predicted, the fastest first.
+        against: speed of the best horizon that was measured beside the first of them, in tokens/s.
+        dropped: those among `ks` that a sweep never booted, by their speed.
         rounds: about how many a window of both needs; `None` where no number does, or nobody can tell.
     """
 
     kind: ChangeKind
     ks: tuple[int, ...]
     at: Level | None
-    horizon: Horizon | None = None
+    horizons: tuple[Horizon, ...] = ()
     against: float | None = None
+    dropped: tuple[int, ...] = ()
     rounds: int | None = None
 
 
@@ -52,12 +57,22 @@ def is_open(one: Advice, crossings: Sequence[Crossing]) -> bool:
     return one.basis == "cut" and any(found.is_beyond and found.most == one.ks[-1] for found in crossings)
 
 
+def telling(crossings: Sequence[Crossing]) -> list[Crossing]:
+    """Leave out short curves that wholly lie above the cut: they only say that it is not within them."""
+    return [
+        one
+        for one in crossings
+        if one.least < one.measured or not any(other.most > one.measured for other in crossings)
+    ]
+
+
 def changes_of(
     one: Advice,
     *,
     noise: Mapping[tuple[str, str], Noise],
     predicted: Mapping[tuple[str, Level], Sequence[Horizon]],
     crossings: Sequence[Crossing],
+    unbooted: Collection[int] = (),
 ) -> Iterator[Change]:
     """Yield the measurements that would change advice.
 
@@ -66,57 +81,64 @@ def changes_of(
         noise: of a paired difference, by window and metric.
         predicted: what each horizon gives and costs, by window and level.
         crossings: where curves fall under the cut.
+        unbooted: horizons that sweeps ruled out before their first boot.
     """
     if one.basis == "nothing":
-        yield Change("nothing", (), None)
-        return
-    if one.basis == "cut":
+        yield Change("rate" if one.of_rate else "nothing", (), None)
+    elif one.basis == "cut":
         # Where not even a first position is worth it, a window has to show that, too.
         longer = is_open(one, crossings) or one.ks == (0,)
         yield Change("curves", (*one.ks, *([one.ks[-1] + 1] if longer else [])), None)
-        return
-    for both in one.strangers:
-        yield Change("strangers", both, one.at)
-    seen: set[frozenset[int]] = set()
+    else:
+        yield from (Change("strangers", both, one.at) for both in one.strangers)
+        yield from _between(one, noise)
+        if one.promising:
+            yield _promise(one, predicted)
+        dropped = {*unbooted} if one.objective == "latency" else set()
+        if missed := tuple(sorted({*one.unpredicted, *dropped} - {*one.candidates})):
+            yield Change("unpredicted", missed, one.at, dropped=tuple(k for k in missed if k in dropped))
+
+
+def _between(one: Advice, noise: Mapping[tuple[str, str], Noise]) -> Iterator[Change]:
+    """Yield what would tell horizons apart that are left and met, each two of them once."""
+    yield from (Change("contradiction", circle, one.at) for circle in one.contradictions)
+    seen = {frozenset(both) for circle in one.contradictions for both in itertools.combinations(circle, 2)}
     for duel in one.duels:
         pair = frozenset((duel.first, duel.second))
         if pair <= {*one.ks} and pair not in seen:
             seen.add(pair)
             yield _of_duel(duel, one, noise.get((duel.window, duel.metric), UNKNOWN_NOISE))
-    for horizon in one.promising:
-        yield _promise(horizon, one, predicted)
 
 
 def _of_duel(duel: Duel, one: Advice, noise: Noise) -> Change:
     ks = (min(duel.first, duel.second), max(duel.first, duel.second))
-    met = [other for other in one.duels if {other.first, other.second} == {*ks}]
-    if any(other.is_decided for other in met):
-        return Change("contradiction", ks, one.at)
     if duel.gain is None:
         return Change("noise", ks, one.at)
-    return Change("undecided", ks, one.at, rounds=rounds_to_tell(duel, noise))
+    return Change("undecided", ks, one.at, rounds=rounds_to_tell(duel, noise, family=len(one.duels)))
 
 
-def rounds_to_tell(duel: Duel, noise: Noise) -> int | None:
+def rounds_to_tell(duel: Duel, noise: Noise, *, family: int = 1) -> int | None:
     """Return about how many rounds a window needs to tell two horizons apart; `None` for more than anybody should ask.
 
     Args:
         duel: whose interval holds no change.
         noise: of a paired difference, as it was known beforehand.
+        family: pairs of horizons that are compared with it.
     """
     assert duel.gain is not None, "nothing tells the noise of this duel"
     df = noise.df + duel.rounds - 1
     from pytest_specgate.core.rule import quantile  # noqa: PLC0415  - numpy, which only advice may cost
 
-    sd = (duel.gain.high - duel.gain.mean) * math.sqrt(duel.rounds) / float(quantile(_TAIL, df))
+    sd = (duel.gain.high - duel.gain.mean) * math.sqrt(duel.rounds) / float(quantile(duel.tail, df))
     look = Look("INCONCLUSIVE", "the interval contains no change", duel.gain.mean, sd=sd, df=df)
-    return rounds_after(look, claim=Claim(0.0), rounds=duel.rounds, noise=noise)
+    return rounds_after(look, claim=Claim(0.0), rounds=duel.rounds, noise=noise, family=family)
 
 
-def _promise(horizon: Horizon, one: Advice, predicted: Mapping[tuple[str, Level], Sequence[Horizon]]) -> Change:
-    """Return what a window of a horizon that nobody measured would tell, against the fastest one beside it."""
-    rows = next(rows for (_, at), rows in predicted.items() if at == one.at and horizon in rows)
+def _promise(one: Advice, predicted: Mapping[tuple[str, Level], Sequence[Horizon]]) -> Change:
+    """Return what a window of horizons that nobody measured would tell, against the fastest one beside the first."""
+    first = one.promising[0]
+    rows = next(rows for (_, at), rows in predicted.items() if at == one.at and first in rows)
     speeds = {row.k: row.speed_tokens_per_s.value for row in rows if row.k in one.ks and row.speed_tokens_per_s}
     fastest = max(speeds, key=lambda k: speeds[k])
-    ks = (min(horizon.k, fastest), max(horizon.k, fastest))
-    return Change("promising", ks, one.at, horizon=horizon, against=speeds[fastest])
+    ks = (min(first.k, fastest), max(first.k, fastest))
+    return Change("promising", ks, one.at, horizons=one.promising, against=speeds[fastest])

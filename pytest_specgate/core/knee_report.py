@@ -121,6 +121,8 @@ class ReportedSource(Stored):
         curves: acceptance by position.
         horizons: what each gives and costs.
         ruled_out: why a sweep booted an arm no more, or never, by its name.
+        unfinished: why its window ended early, as a sentence; `None` where it ran to its end.
+        unproved: what nobody can prove of arms that were attached, as sentences.
     """
 
     source: str
@@ -131,6 +133,8 @@ class ReportedSource(Stored):
     curves: tuple[ReportedAcceptance, ...]
     horizons: tuple[ReportedHorizon, ...]
     ruled_out: dict[str, str]
+    unfinished: str | None
+    unproved: tuple[str, ...]
 
 
 class ReportedDuel(Stored):
@@ -143,7 +147,7 @@ class ReportedDuel(Stored):
         second: the other one.
         values: geometric means of both, with the unit at the end of their names.
         change: raw change from the second to the first, a fraction.
-        change_low: lower end of its interval.
+        change_low: lower end of its interval; those of all duels of one objective hold together, at 95 %.
         change_high: upper end.
         rounds: in which both were booted.
         decided: whether the first is better by more than the noise.
@@ -161,12 +165,26 @@ class ReportedDuel(Stored):
     decided: bool
 
 
+class ReportedDifferences(Stored):
+    """In what the servers of two horizons that met differ besides what was declared and allowed.
+
+    Attributes:
+        first: the shorter horizon; 0 is speculation off.
+        second: the longer one.
+        ids: of the differences.
+    """
+
+    first: int
+    second: int
+    ids: str
+
+
 class ReportedChange(Stored):
     """A measurement that would change advice.
 
     Attributes:
-        kind: what is missing now: ``strangers``, ``contradiction``, ``undecided``, ``noise``, ``promising``, ``curves``
-            or ``nothing``.
+        kind: what is missing now: ``strangers``, ``contradiction``, ``undecided``, ``noise``, ``promising``,
+            ``unpredicted``, ``curves``, ``rate`` or ``nothing``.
         ks: horizons to be measured in one window.
         load: level; `None` where none was looked at.
         rounds: about how many are needed; `None` where no number is enough, or nobody can tell.
@@ -193,7 +211,9 @@ class ReportedAdvice(Stored):
         or_longer: whether longer horizons than these may do as well.
         best: the one with the best mean among them, where all of them met.
         basis: ``measured``, ``cut`` or ``nothing``.
+        tells: whether any horizon was ruled out.
         duels: what it rests on.
+        differences: of the servers of horizons that met, where there are any.
         noise: what is known of the noise of its metric, in words, with the source of a declared floor.
         would_change: what would change it.
     """
@@ -207,7 +227,9 @@ class ReportedAdvice(Stored):
     or_longer: bool
     best: int | None
     basis: str
+    tells: bool
     duels: tuple[ReportedDuel, ...]
+    differences: tuple[ReportedDifferences, ...]
     noise: tuple[str, ...]
     would_change: tuple[ReportedChange, ...]
 

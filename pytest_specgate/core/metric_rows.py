@@ -31,6 +31,8 @@ _SUFFIX: Final[dict[Unit, str]] = {
 }
 
 _AT_POSITION: Final = "acceptance_rate_position_"
+_NO_POSITION: Final = re.compile(r"acceptance_(?:rate_)?(?:at_)?pos[a-z]*_?0*")
+_MISSPELT: Final = re.compile(r".*pos[a-z]*_?(?P<number>[1-9][0-9]{0,3})")
 _POSITION: Final = re.compile(rf"{_AT_POSITION}(?P<number>[1-9][0-9]{{0,3}})")
 
 
@@ -82,6 +84,18 @@ class Metric:
     def gated(self) -> bool:
         """Whether a threshold may name it."""
         return self.better != "neither"
+
+    def ends(self, k: int | None) -> tuple[float, float] | None:
+        """Return between which values it always lies, of an arm that drafts k tokens; `None` where nothing tells.
+
+        Args:
+            k: draft horizon; 0 without speculation; `None` where the arm does not declare it.
+        """
+        if self.source != "server counters" or self.unit not in {"share", "tokens"}:
+            return None
+        if self.unit == "share":
+            return 0.0, 1.0
+        return None if k is None else (1.0, k + 1.0)
 
     @property
     def minimum_requests(self) -> int:
@@ -291,5 +305,11 @@ def of_position(name: str) -> Metric | None:
 
 
 def looks_like_position(name: str) -> bool:
-    """Whether a name is that of no draft position, and was to be one: position 0, or none."""
-    return name == EVERY_POSITION.name or name in {_AT_POSITION, f"{_AT_POSITION}0"}
+    """Whether a name is that of no draft position, and was to be one: position 0, or without a number."""
+    return name == EVERY_POSITION.name or _NO_POSITION.fullmatch(name) is not None
+
+
+def misspelt_position(name: str) -> str | None:
+    """Return the metric of the draft position whose number a misspelt name ends with; `None` where there is none."""
+    found = _MISSPELT.fullmatch(name)
+    return None if found is None else f"{_AT_POSITION}{found['number']}"

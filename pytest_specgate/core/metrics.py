@@ -22,6 +22,7 @@ from pytest_specgate.core.metric_rows import (
     declared_rows,
     is_of_position,
     looks_like_position,
+    misspelt_position,
     of_position,
     position_metrics,
 )
@@ -38,9 +39,6 @@ __all__ = ["EVERY_POSITION", "METRICS", "Metric", "is_of_position", "measure", "
 
 DEFINITION_VERSION: Final = 2
 """Raised when a formula changes: figures of different definitions are never compared."""
-
-_SHOWN_POSITIONS: Final = 9
-"""Draft positions whose metrics are suggested for a misspelt name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -156,7 +154,10 @@ def _hint(name: str) -> str:
     if looks_like_position(name):
         first = position_metrics(1)[0]
         return f": draft positions are counted from 1, as k is, and each has its own, as {first}"
-    return nearest(name, [*rows(), *position_metrics(_SHOWN_POSITIONS)])
+    if (meant := misspelt_position(name)) is not None:
+        # The nearest of all names may be that of another position.
+        return nearest(name, [meant])
+    return nearest(name, rows())
 
 
 def measure(name: str, point: PointRecord, profile: RequestProfile) -> Measured:

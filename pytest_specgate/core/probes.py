@@ -22,7 +22,7 @@ class AcceptanceProbe:
 
     Attributes:
         arm: it must speculate.
-        profile: the load; its own temperature gives way to `temperatures`.
+        profile: the load, of texts; a temperature that it names itself is one of `temperatures`.
         temperatures: every load level of the profile is measured at each of them.
         boots: of the arm; all of them are run unless one fails or breaks a limit.
     """
@@ -58,6 +58,25 @@ class AcceptanceProbe:
             raise ValueError(
                 f"point {level_label(named[0])} of the profile has a temperature of its own: leave it out there, and "
                 f"name all of them as temperatures="
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _own_temperature(self) -> Self:
+        own = self.profile.temperature
+        if own and own not in self.temperatures:
+            raise ValueError(
+                f"the profile has temperature={own:g}, which is none of temperatures={self.temperatures}: name it "
+                f"there, or leave it out of the profile"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _of_texts(self) -> Self:
+        if self.profile.prompts == "random":
+            raise ValueError(
+                "prompts='random': whether random tokens are accepted tells nothing: name 'prose', 'code' or a file of "
+                "your own as PromptFile('prompts.jsonl')"
             )
         return self
 

@@ -360,6 +360,16 @@ def check_point(profile: RequestProfile, at: Level) -> None:
         raise UsageError(f"at={at!r} is no point of the profile, which measures {known}")
 
 
+def ends_of(profile: RequestProfile) -> tuple[Level, Level]:
+    """Return the lowest and the highest load of a profile, at the coldest temperature that it sends.
+
+    A rate of arrival is neither less nor more than a concurrency: it counts only where there is no concurrency.
+    """
+    alike = profile.points_at_temperature(min(map(profile.temperature_at, profile.points)))
+    ends = [at for at in alike if concurrency_of(at) is not None] or alike
+    return ends[0], ends[-1]
+
+
 def same(left: JsonValue, right: JsonValue) -> bool:
     """Compare two JSON values: numbers by value, but never a number with a bool or a string; order matters."""
     if isinstance(left, bool) or isinstance(right, bool):

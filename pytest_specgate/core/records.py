@@ -22,6 +22,7 @@ from pydantic import Field
 
 from pytest_specgate.core.arms import Arm, ArmPair
 from pytest_specgate.core.baselines import KnownBaseline
+from pytest_specgate.core.continuations import Continuation
 from pytest_specgate.core.counters import CounterDelta, CounterPage
 from pytest_specgate.core.declared import FreeJson
 from pytest_specgate.core.levels import Level, concurrency_of, level_label
@@ -310,22 +311,6 @@ class ArmNoise(Stored):
     builds: int
     arm_sha256: str
     measured_at: str
-
-
-class Continuation(Stored):
-    """What an earlier run measured of a window before it died.
-
-    Attributes:
-        created_at: wall-clock time of its start, ISO 8601 with zone.
-        record: where its record lay.
-        record_sha256: of that file.
-        rounds: whole rounds that were taken over from it.
-    """
-
-    created_at: str
-    record: str
-    record_sha256: str
-    rounds: Annotated[int, Field(ge=1)]
 
 
 class WindowRecord(Stored):

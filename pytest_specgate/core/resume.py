@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core import validity
 from pytest_specgate.core.arms import arms_of
+from pytest_specgate.core.continuations import Continuation
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.hosts import drift, facts_of
 from pytest_specgate.core.identity import UNSET, shortened
 from pytest_specgate.core.judge import not_booted, pair_problem
 from pytest_specgate.core.metrics import DEFINITION_VERSION, added_definitions
 from pytest_specgate.core.profile import declared_fields, same
-from pytest_specgate.core.records import Continuation, PairRecord
+from pytest_specgate.core.records import PairRecord
 from pytest_specgate.core.redaction import redacted_arm, redacted_profile
 from pytest_specgate.core.stopping import open_pairs
 from pytest_specgate.core.stored_gates import stored_gate, title_of

@@ -6,6 +6,7 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_specgate.core.acceptance_report import AcceptanceReport
 from pytest_specgate.core.baselines import BaselineFile
 from pytest_specgate.core.calibration import NoiseBook
 from pytest_specgate.core.knee_report import KneeReport
@@ -21,8 +22,9 @@ KINDS: Final[dict[str, type[Stored]]] = {
     "noise": NoiseBook,
     "report": RunReport,
     "knee": KneeReport,
+    "acceptance": AcceptanceReport,
 }
-"""What is stored, by the word for it on the command line."""
+"""What is stored, or printed for programs, by the word for it on the command line."""
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _VERSION: Final = "schema_version"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+LONGEST_HORIZON: Final = 64
+"""A draft horizon beyond this, where nobody has measured it, is a slip of the finger."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

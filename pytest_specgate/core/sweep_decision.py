@@ -1,9 +1,10 @@
 """Which horizons of a sweep need no further boot, from what was measured so far.
 
-Before it is booted, a horizon is ruled out where even its most favourable prediction is slower than what a scout has
-shown, for one user and for a full server. Of the others no more than `ArmSweep.most` are booted, those first that are
-predicted best. Tokens per step come from the acceptance of the longest horizon; step times lie on the line between off
-and the longest one: a step whose time rises late only, once the batch fills the device, is cheaper than that.
+Tokens per step of every horizon come from the acceptance of the longest one. What a step of it takes is not known: on a
+device that is bound by memory it may cost no more than one of off, and rise late only, once the batch fills the device.
+So, before it is booted, a horizon is ruled out only where a scout was faster than it could be **in a step as short as
+one of off**, for one user and for a full server. Of the others no more than `ArmSweep.most` are booted, those first
+that are predicted best, with step times on the line between off and the longest horizon: an order, and no bound.
 
 Once measured, a horizon boots no more where others beat it by more than the noise in everything that can be wanted.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core.advice import OBJECTIVES, advice
@@ -108,16 +110,14 @@ class _Prospects:
         return speed.value
 
     def favourable(self, k: int) -> float:
-        """Return the most favourable speed, noise included."""
-        row = self.rows[k]
-        assert row.step_time_s is not None, "between the scouts every step time is known"
-        tokens, step = row.tokens_per_step, row.step_time_s
-        least = step.value if step.low is None else step.low
-        return (tokens.value if tokens.high is None else tokens.high) / least * (1 + (self.floor or 0.0))
+        """Return the speed in a step as short as one of off, noise included; infinite where nothing bounds it."""
+        most, off = self.rows[k].tokens_per_step.high, self.rows[0].step_time_s
+        assert off is not None, "off is a scout"
+        return math.inf if most is None or self.floor is None else most / off.value * (1 + self.floor)
 
     def cannot_win(self, k: int) -> bool:
         """Whether the best scout is faster even then."""
-        return self.floor is not None and self.favourable(k) < self.speed(self.best)
+        return self.favourable(k) < self.speed(self.best)
 
 
 def _not_promising(
@@ -174,8 +174,9 @@ def _cannot_win_words(k: int, ends: tuple[_Prospects, _Prospects]) -> str:
     ]
     floors = {f"{100 * (end.floor or 0.0):.3g} %" for end in ends}
     return (
-        f"k={k} is predicted to give at most {', and '.join(texts)} (upper end of the 95 % interval of its tokens per "
-        f"step, and the noise floor of {' and '.join(sorted(floors))} in its favour)"
+        f"k={k} can give at most {', and '.join(texts)} (upper end of the 95 % interval of its tokens per step, in a "
+        f"step that is assumed to take no less than one of off, and the noise floor of {' and '.join(sorted(floors))} "
+        f"in its favour)"
     )
 
 
@@ -186,8 +187,8 @@ def _slower_words(k: int, chosen: Sequence[int], ends: tuple[_Prospects, _Prospe
         slower = 1 - end.speed(k) / end.speed(best)
         texts.append(f"{100 * slower:.1f} % slower than k={best} at {level_label(end.at)}")
     return (
-        f"k={k} is predicted {', and '.join(texts)} (from the acceptance of the longest horizon), and no more than "
-        f"{len(chosen)} besides the scouts are booted"
+        f"k={k} is predicted {', and '.join(texts)} (from the acceptance of the longest horizon, with step times on "
+        f"the line between off and that one), and no more than {len(chosen)} besides the scouts are booted"
     )
 
 
@@ -199,8 +200,11 @@ def _distinct(ends: tuple[_Prospects, _Prospects]) -> tuple[_Prospects, ...]:
 def _beaten(sweep: ArmSweep, found: DrafterHorizons) -> dict[str, str]:
     """Return the arms that others beat by more than the noise, whatever is wanted; nothing if it was not all told."""
     noise = {(found.window, name): known for name, known in found.noise.items()}
-    told = advice(found.figures, noise=noise, predicted={})
-    if any(one.at != at for one, (_, at) in zip(told, sweep.compared, strict=True)):
+    # Every round is a look at all pairs, and all looks together are to err as seldom as one would.
+    given = advice(found.figures, noise=noise, predicted={}, ends={found.window: sweep.ends}, looks=sweep.rounds)
+    compared = dict(sweep.compared)
+    told = [one for one in given if one.metric in compared]
+    if any(one.at != compared[one.metric] for one in told):
         return {}
     out = {}
     for k, name in found.arms.items():

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import itertools
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError, field_validator, model_validator
@@ -19,21 +20,19 @@ from pytest_specgate.core.arms import MAXIMUM_ROUNDS, Arm, ArmPair, arms_of, dif
 from pytest_specgate.core.declared import declaration, known_keywords
 from pytest_specgate.core.errors import RecordError, UsageError, nearest
 from pytest_specgate.core.floors import NoiseFloor
-from pytest_specgate.core.levels import level_label, level_order, temperature_of
+from pytest_specgate.core.levels import level_label, rate_per_s
 from pytest_specgate.core.metrics import metric
-from pytest_specgate.core.profile import RequestProfile
+from pytest_specgate.core.profile import RequestProfile, ends_of
+from pytest_specgate.core.speculation import LONGEST_HORIZON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
     from typing import Self
 
     from pydantic import JsonValue
 
     from pytest_specgate.core.levels import Level
     from pytest_specgate.core.records import WindowRecord
-
-LONGEST: Final = 64
-"""A horizon beyond this is a slip of the finger."""
 
 _SPECULATION: Final = "args.speculative_config"
 _HORIZON: Final = f"{_SPECULATION}.num_speculative_tokens"
@@ -63,7 +62,7 @@ class ArmSweep:
     noise: dict[str, NoiseFloor] = Field(default_factory=dict, kw_only=True)
     allow_engine_differences: dict[str, _Reason] = Field(default_factory=dict, kw_only=True)
     # Two, so that neither the best one of a single user nor that of a full server is left out for the other.
-    most: int = Field(default=3, ge=2, kw_only=True)
+    most: int = Field(default=2, ge=2, kw_only=True)
 
     @field_validator("noise")
     @classmethod
@@ -118,18 +117,21 @@ class ArmSweep:
 
     @functools.cached_property
     def ends(self) -> tuple[Level, Level]:
-        """The lowest and the highest load level; of levels that differ in temperature alone, the coldest."""
-        profile = self.profile
-        coldest = min(profile.temperature_at(at) for at in profile.points)
-        own = [at for at in profile.points if temperature_of(at) is None and profile.temperature == coldest]
-        levels = sorted(own or profile.points_at_temperature(coldest), key=level_order)
-        return levels[0], levels[-1]
+        """The lowest and the highest load level that horizons are compared at."""
+        return ends_of(self.profile)
 
     @property
     def compared(self) -> tuple[tuple[str, Level], ...]:
-        """What horizons are compared by, each metric with its load level, in the order of `OBJECTIVES`."""
+        """What horizons are compared by, each metric with its load level, in the order of `OBJECTIVES`.
+
+        Under arrival rates alone throughput is not among it: there it is what arrives, whatever k is.
+        """
         lowest, highest = self.ends
-        return tuple((name, lowest if what == "per-user speed" else highest) for what, name in OBJECTIVES.items())
+        return tuple(
+            (name, lowest if what == "per-user speed" else highest)
+            for what, name in OBJECTIVES.items()
+            if what != "batch throughput" or rate_per_s(highest) is None
+        )
 
     @functools.cached_property
     def pairs(self) -> tuple[ArmPair, ...]:
@@ -160,8 +162,8 @@ def horizon_of(arm: Arm) -> int:
 def _refuse_horizon(arm: Arm) -> None:
     if not arm.speculates or arm.draft_horizon is None:
         raise ValueError(f"arm {arm.name} declares no num_speculative_tokens: give it a speculative_config with its k")
-    if arm.draft_horizon > LONGEST:
-        raise ValueError(f"arm {arm.name} has k={arm.draft_horizon}: write 1 to {LONGEST}")
+    if arm.draft_horizon > LONGEST_HORIZON:
+        raise ValueError(f"arm {arm.name} has k={arm.draft_horizon}: write 1 to {LONGEST_HORIZON}")
 
 
 def _refuse_other_change(off: Arm, arm: Arm) -> None:
@@ -181,7 +183,7 @@ def arm_sweep(  # noqa: PLR0913  - what a sweep is declared by
     rounds: int = 2,
     noise: Mapping[str, NoiseFloor] | None = None,
     allow_engine_differences: Mapping[str, str] | None = None,
-    most: int = 3,
+    most: int = 2,
 ) -> ArmSweep:
     """Declare one arm for each draft horizon, and off, to be measured in one window with as few boots as it needs.
 
@@ -206,10 +208,18 @@ def arm_sweep(  # noqa: PLR0913  - what a sweep is declared by
         arms=tuple(_varied(vary, k) for k in _checked(ks)),
         profile=profile,
         rounds=rounds,
-        noise=dict(noise or {}),
-        allow_engine_differences=dict(allow_engine_differences or {}),
+        noise=_by_name("noise", noise, '{"decode_rate_p50": noise_floor("8%", source="...")}'),
+        allow_engine_differences=_by_name(
+            "allow_engine_differences", allow_engine_differences, '{"cache_config.block_size": "why it is harmless"}'
+        ),
         most=most,
     )
+
+
+def _by_name(keyword: str, given: Mapping[str, Any] | None, example: str) -> dict[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError(f"arm_sweep() takes {keyword} by name, as {keyword}={example}, got {given!r}")
+    return dict(given or {})
 
 
 def _checked(ks: object) -> tuple[int, ...]:

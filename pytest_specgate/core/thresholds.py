@@ -62,7 +62,7 @@ class Threshold:
 
     Attributes:
         metric: key in the metric table.
-        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``.
+        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``, either with a temperature as ``"8 T=0.8"``.
         kind: ``not_worse``, ``better`` or ``equivalent``.
         fraction: largest loss still called "not worse", smallest gain called "better", or half-width of what is called
             "equivalent"; `None` for the calibrated floor.
@@ -294,7 +294,7 @@ class OutputsThreshold:
     """The claim that both arms give the same answers at one point: a count, and no estimate with an interval.
 
     Attributes:
-        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``.
+        at: load level: a concurrency as 8, an arrival rate as ``"4/s"``, either with a temperature as ``"8 T=0.8"``.
         share: of the answers of every round that must be equal; 0.99 is 99 %.
     """
 

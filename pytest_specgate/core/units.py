@@ -37,9 +37,12 @@ def amount_of(name: str, text: object, unit: Unit) -> float:
     """
     if unit == "s":
         return seconds_of(name, text)
-    if unit == "share":
-        return fraction_of(name, text)
     match = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
+    if unit == "share":
+        if match is not None and not match["unit"] and float(match["number"]) <= 1:
+            number = _plain(100 * float(match["number"]), 6)
+            raise UsageError(f"{name}={text!r} has no unit: write {name}='{number}%' if you mean that share of 1")
+        return fraction_of(name, text)
     if match is None or match["unit"] not in _SPELLINGS[unit] or not math.isfinite(float(match["number"])):
         example = f"3 {_SPELLINGS[unit][0]}".strip()
         raise UsageError(f"{name}={text!r} is no amount of this metric: write a number with its unit, as {example!r}")

@@ -12,6 +12,8 @@ from pytest_specgate.core.metrics import metric, position_metrics
 from pytest_specgate.core.thresholds import LIMITS
 from pytest_specgate.core.units import measured_text
 from pytest_specgate.reporting.baselines import one_line
+from pytest_specgate.reporting.basis_words import basis_sentences, draft_length_text, short_drafts_sentence
+from pytest_specgate.reporting.evidence import counted
 from pytest_specgate.reporting.figures import number
 from pytest_specgate.reporting.gate_names import gate_names, with_gate
 from pytest_specgate.reporting.layout import Narrowing, Table
@@ -20,17 +22,12 @@ from pytest_specgate.reporting.tables import told_outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_specgate.core.acceptance import AcceptanceCurve, Basis, Estimate
+    from pytest_specgate.core.acceptance import AcceptanceCurve, Estimate
     from pytest_specgate.core.arms import ArmPair
     from pytest_specgate.core.levels import Level
     from pytest_specgate.core.records import PointRecord, WindowRecord
     from pytest_specgate.core.verdict import Verdict
 
-_BASES: Final[dict[Basis, str]] = {
-    "prompts": "over prompts, each with what it drafted in all boots",
-    "boots": "over boots, which send the same prompts: they say nothing of other prompts",
-    "drafts": "as if drafts were independent of each other, which they are not: they are too narrow",
-}
 _BOOTS_SHOWN: Final = 3
 _EXACT: Final = 1e-9
 
@@ -99,18 +96,10 @@ class Acceptance:
 
     def sentences(self) -> Iterator[str]:
         """Say what the intervals are over, and where drafts were shorter than the draft horizon."""
-        found: dict[Basis, list[str]] = {}
-        for at, curve in self._curves:
-            found.setdefault(curve.basis, []).append(level_label(at))
-        for basis, labels in found.items():
-            where = f" at {', '.join(labels)}" if len(found) > 1 else ""
-            yield f"intervals{where} are {_BASES[basis]}"
+        yield from basis_sentences(((level_label(at), curve) for at, curve in self._curves), link="at")
         for at, curve in self._curves:
             if curve.short_drafts:
-                yield (
-                    f"{self.arm} at {level_label(at)}: draft length {curve.counts.draft_length or 0:.2f} of {curve.k}: "
-                    f"a lower rate at late positions may be shorter drafts, and not refusal"
-                )
+                yield short_drafts_sentence(f"{self.arm} at {level_label(at)}", curve)
 
 
 def acceptance_of(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict]) -> Acceptance:
@@ -144,6 +133,36 @@ def _level(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, 
         return LevelAcceptance(at, missing=one_line(str(error)))
 
 
+def limit_evidence(verdict: Verdict, pair: ArmPair, record: WindowRecord) -> Iterator[str]:
+    """Yield what all boots of an arm say of the figure that a limit was held against; nothing for other metrics.
+
+    Args:
+        verdict: on a limit, judged.
+        pair: of the arm.
+        record: what was measured.
+    """
+    if not metric(verdict.metric).needs_speculation:
+        return
+    level = _level(pair, record, (verdict,), at=verdict.at)
+    curve = level.curve
+    if curve is None:
+        return
+    drafts = counted(curve.counts.drafts, "draft")
+    yield (
+        f"{metric(verdict.metric).label} in all boots: {_figure(curve, verdict.metric)} ({drafts}, draft length "
+        f"{draft_length_text(curve)})"
+    )
+    yield from Acceptance(pair.candidate.name, verdict.rounds, (level,)).sentences()
+
+
+def _figure(curve: AcceptanceCurve, name: str) -> str:
+    """Return a metric of acceptance with its interval."""
+    if name == "acceptance_length":
+        return _estimate(curve.acceptance_length)
+    position = metric(name).position
+    return _share(curve.acceptance_rate if position is None else curve.rates[position - 1])
+
+
 def _tokens_per_step(points: Sequence[PointRecord]) -> float | None:
     counted = all(point.counters.counts_steps for point in points)
     steps = sum(point.counters.decode_steps() for point in points) if counted else 0
@@ -156,7 +175,7 @@ def _level_cells(level: LevelAcceptance) -> tuple[str, ...]:
     counts = level.curve.counts
     return (
         f"{counts.drafts}",
-        f"{counts.draft_length or 0:.2f} of {level.curve.k}",
+        draft_length_text(level.curve),
         _estimate(level.curve.acceptance_length),
         _share(level.curve.acceptance_rate),
         "-" if level.tokens_per_step is None else number(level.tokens_per_step),
@@ -169,19 +188,19 @@ def _position_cells(curve: AcceptanceCurve, *, short: bool) -> Iterator[tuple[st
 
 
 def _estimate(found: Estimate) -> str:
-    ends = "" if found.low is None or found.high is None else f" [{found.low:.2f} to {found.high:.2f}]"
+    ends = "" if found.low is None or found.high is None else f" [{found.low:.2f} .. {found.high:.2f}]"
     return f"{number(found.value)}{ends}"
 
 
 def _share(found: Estimate) -> str:
-    ends = "" if found.low is None or found.high is None else f" [{100 * found.low:.1f} to {100 * found.high:.1f}]"
+    ends = "" if found.low is None or found.high is None else f" [{100 * found.low:.1f} .. {100 * found.high:.1f}]"
     return f"{100 * found.value:.1f} %{ends}"
 
 
 def _bounds(low: float, high: float) -> str:
     if high - low < _EXACT:
         return f"{100 * low:.1f} %"
-    return f"{100 * low:.1f} to {100 * high:.1f} %"
+    return f"{100 * low:.1f} .. {100 * high:.1f} %"
 
 
 def acceptance_lines(

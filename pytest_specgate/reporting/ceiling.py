@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def ceilings_lines(found: Ceilings) -> Iterator[str]:
     """Return what is told of ceilings, and below it what it does not say; of a record as a table."""
     if found.record is not None:
+        yield from _cut_off(found)
         yield one_line(f"record: {found.record}")
         yield from map(one_line, found.identity)
     shown = [(one, one.ceiling) for one in found.ceilings if one.ceiling is not None]
@@ -28,6 +29,14 @@ def ceilings_lines(found: Ceilings) -> Iterator[str]:
         yield from _table(shown)
     yield from _refused(found.ceilings)
     yield from (one_line(f"note: {note}") for note in found.notes)
+
+
+def _cut_off(found: Ceilings) -> Iterator[str]:
+    """Say first that there would have been more to read."""
+    if found.stopped:
+        yield one_line(f"the window was stopped before its last round: {found.stopped}")
+    elif found.finished is False:
+        yield "the window did not run to its end"
 
 
 def _one(found: Ceiling) -> Iterator[str]:

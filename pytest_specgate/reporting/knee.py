@@ -11,16 +11,18 @@ from pytest_specgate.reporting.knee_words import (
     ASSUMED,
     DRAFTED,
     advice_head,
+    arms_words,
     basis_words,
     change_sentences,
     crossing_sentence,
     duel_sentence,
     estimate_text,
+    evidence_lines,
     k_text,
     notes,
     origin_words,
     place_text,
-    ruled_out_lines,
+    source_notes,
     speed_words,
 )
 from pytest_specgate.reporting.layout import Narrowing, Table
@@ -42,6 +44,7 @@ def knee_lines(knee: Knee, *, at: Sequence[Level] | None = None, columns: int | 
         columns: width of the terminal; `None` for any width.
     """
     yield from (one_line(f"left out: {path}: {why.message} ({why.reason})") for path, why in knee.left_out)
+    yield from dict.fromkeys(one_line(f"{one.source}: {one.unfinished}") for one in knee.sources if one.unfinished)
     for source in knee.sources:
         yield from source_lines(source, at=at, columns=columns)
         yield ""
@@ -75,7 +78,7 @@ def source_lines(
         yield horizon_table(shown, columns=columns)
     if source.drafted_only:
         yield DRAFTED
-    yield from map(one_line, ruled_out_lines([source]))
+    yield from map(one_line, source_notes([source]))
 
 
 def _title(source: KneeSource) -> Iterator[str]:
@@ -84,8 +87,7 @@ def _title(source: KneeSource) -> Iterator[str]:
         return
     yield f"window: {source.source}"
     yield source.identity
-    arms = ", ".join(f"{name} ({k_text(k)})" for k, name in sorted(source.arms.items()))
-    yield f"drafter: {source.drafter}; arms: {arms}"
+    yield arms_words(source)
 
 
 def position_table(curves: Sequence[KneeCurve], *, columns: int | None = None) -> str:
@@ -154,6 +156,6 @@ def advice_lines(knee: Knee) -> Iterator[str]:
         for one in found:
             yield one_line(advice_head(one))
             yield from (one_line(f"rests on: {duel_sentence(duel, named=named)}") for duel in one.advice.duels)
-            yield from (one_line(f"noise: {words}") for words in one.noise)
+            yield from map(one_line, evidence_lines(one))
             yield from (one_line(f"would change it: {sentence}") for sentence in change_sentences(one))
     yield from map(one_line, notes(knee))

@@ -12,6 +12,7 @@ from pytest_specgate.core.knee_report import (
     ReportedAcceptance,
     ReportedAdvice,
     ReportedChange,
+    ReportedDifferences,
     ReportedDuel,
     ReportedHorizon,
     ReportedRate,
@@ -63,6 +64,8 @@ def _source(one: KneeSource, at: Sequence[Level] | None) -> ReportedSource:
         curves=tuple(_curve(curve) for level in levels for curve in one.curves_at(level.at)),
         horizons=tuple(_horizon(row, level) for level in levels for row in level.rows),
         ruled_out={one_line(arm): one_line(why) for arm, why in one.ruled_out.items()},
+        unfinished=one_line(one.unfinished) or None,
+        unproved=tuple(map(one_line, one.unproved)),
     )
 
 
@@ -138,7 +141,11 @@ def _advice(drafter: str, one: ObjectiveAdvice) -> ReportedAdvice:
         or_longer=one.is_open,
         best=found.best,
         basis=found.basis,
+        tells=one.tells,
         duels=tuple(map(_duel, found.duels)),
+        differences=tuple(
+            ReportedDifferences(first=first, second=second, ids=one_line(ids)) for first, second, ids in one.differences
+        ),
         noise=tuple(map(one_line, one.noise)),
         would_change=tuple(
             ReportedChange(

@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING
 
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
-from pytest_specgate.reporting.knee_words import change_sentences, crossing_sentence, duel_sentence
-from pytest_specgate.reporting.markup import prose, row
-from pytest_specgate.reporting.window_knee import window_knee
+from pytest_specgate.reporting.knee_words import (
+    arms_words,
+    change_sentences,
+    crossing_sentence,
+    duel_sentence,
+    evidence_lines,
+    source_notes,
+)
+from pytest_specgate.reporting.markup import code, prose, row
+from pytest_specgate.reporting.window_knee import knee_or_problem, pin_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,12 +31,15 @@ def knee_table(record: WindowRecord, path: str) -> str:
         record: of the window.
         path: where it lies.
     """
-    knee = window_knee(record, path)
-    return "" if knee is None else "".join(f"{line}\n" for line in _lines(knee))
+    knee = knee_or_problem(record, path)
+    if isinstance(knee, str):
+        return f"{prose(knee)}\n\n"
+    return "" if knee is None else "".join(f"{line}\n" for line in _lines(knee, record, path))
 
 
-def _lines(knee: Knee) -> Iterator[str]:
+def _lines(knee: Knee, record: WindowRecord, path: str) -> Iterator[str]:
     yield from ("#### Which k", "")
+    yield from (f"{prose(arms_words(source))}\n" for source in knee.sources)
     several = len(knee.advice) > 1
     head = [*(["drafter"] if several else []), "objective", "k", "told by", "rests on", "would change it"]
     yield from (row(head), row(["---"] * len(head)))
@@ -40,6 +50,8 @@ def _lines(knee: Knee) -> Iterator[str]:
     for source in knee.sources:
         for level in source.at(None):
             yield from (f"* {prose(crossing_sentence(one))}" for one in source.curves_at(level.at))
+    yield from (f"* {prose(line)}" for line in source_notes(knee.sources))
+    yield from (f"* pin it: {code(command)}" for _, command in pin_lines(knee, record, path))
     yield ""
 
 
@@ -49,6 +61,6 @@ def _cells(one: ObjectiveAdvice) -> Iterator[str]:
     yield prose(found.objective)
     yield f"**{prose(one.words)}**"
     yield prose("the cut alone" if found.basis == "cut" else f"{metric(found.metric).label}{load}")
-    rests = [*(duel_sentence(duel, named=False) for duel in found.duels), *(f"noise: {words}" for words in one.noise)]
+    rests = [*(duel_sentence(duel, named=False) for duel in found.duels), *evidence_lines(one)]
     yield "<br>".join(map(prose, rests)) or "-"
     yield "<br>".join(map(prose, change_sentences(one))) or "-"

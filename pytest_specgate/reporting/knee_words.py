@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pytest_specgate.core.advice import horizon_words
 from pytest_specgate.core.levels import level_label, rate_per_s
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.planning import MOST_ROUNDS
 from pytest_specgate.core.statistics import raw_change
 from pytest_specgate.core.verdict import change_words
+from pytest_specgate.reporting.basis_words import basis_sentences, short_drafts_sentence
 from pytest_specgate.reporting.evidence import counted
 from pytest_specgate.reporting.figures import number, span, unit_text, value_text
 
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
     from pytest_specgate.core.knee_changes import Change
 
 ASSUMED: Final = (
-    "a prediction assumes that steps draft as often as in the measured horizon, that what a position gives does not "
-    "depend on how many follow it, and that step times between measured horizons lie on a line"
+    "a prediction assumes that the same share of tokens comes from steps that draft as in the measured horizon, that "
+    "what a position gives does not depend on how many follow it, and that step times between measured horizons lie on "
+    "a line"
 )
 RHYTHM: Final = (
     "TTFT of a closed loop is also the rhythm of an arm: where answers end one by one, fewer prompts are prefilled at "
@@ -31,12 +34,8 @@ RHYTHM: Final = (
 )
 LOADS: Final = "the windows were measured under more than one load: their request profiles differ"
 HOSTS: Final = "the windows were measured on more than one class of machine"
+BUILDS: Final = "the windows were served by more than one build of the engine"
 DRAFTED: Final = "no decode steps are counted: tokens per step are those of steps that drafted"
-_OVER: Final = {
-    "prompts": "over {}",
-    "boots": "over {}, which sent the same prompts: they tell nothing of others",
-    "drafts": "over {} as if these were independent, which is too narrow",
-}
 
 
 def k_text(k: int) -> str:
@@ -47,6 +46,12 @@ def k_text(k: int) -> str:
 def place_text(one: LevelHorizons | KneeCurve) -> str:
     """Return a load level behind its preposition; empty where it is not told."""
     return "" if one.at is None else f" at {level_label(one.at)}"
+
+
+def arms_words(source: KneeSource) -> str:
+    """Return the drafter of a window, and the arm of each of its horizons."""
+    arms = ", ".join(f"{name} ({k_text(k)})" for k, name in sorted(source.arms.items()))
+    return f"drafter: {source.drafter}; arms: {arms}"
 
 
 def estimate_text(found: Estimate | None, *, scale: float = 1.0) -> str:
@@ -80,18 +85,8 @@ def crossing_sentence(one: KneeCurve) -> str:
 
 def basis_words(curves: Sequence[KneeCurve]) -> Iterator[str]:
     """Yield what the intervals of some curves are taken over, each basis once."""
-    named: dict[str, list[str]] = {}
-    for one in curves:
-        noun = one.curve.basis.removesuffix("s")
-        count = len(one.curve.samples) if one.curve.basis != "drafts" else one.curve.counts.drafts
-        named.setdefault(_OVER[one.curve.basis].format(counted(count, noun)), []).append(k_text(one.k))
-    for words, ks in named.items():
-        of = f" of {', '.join(ks)}" if len(named) > 1 else ""
-        yield f"intervals{of}: 95 %, {words}"
-    for one in curves:
-        if one.curve.short_drafts:
-            held = one.curve.counts.draft_length or 0.0
-            yield f"{k_text(one.k)}: a draft holds {number(held)} tokens on average, so rates fall by that, too"
+    yield from basis_sentences(((k_text(one.k), one.curve) for one in curves), link="of")
+    yield from (short_drafts_sentence(k_text(one.k), one.curve) for one in curves if one.curve.short_drafts)
 
 
 def origin_words(row: Horizon, level: LevelHorizons) -> str:
@@ -118,7 +113,22 @@ def advice_head(one: ObjectiveAdvice) -> str:
     best = ""
     if found.best is not None and len(found.ks) > 1:
         best = f" (the best mean has {k_text(found.best)})"
-    return f"{found.objective} ({label}): {one.words}{best}"
+    open_ = "" if one.tells or not found.ks else "; no horizon is ruled out"
+    return f"{found.objective} ({label}): {one.words}{best}{open_}"
+
+
+def evidence_lines(one: ObjectiveAdvice) -> Iterator[str]:
+    """Yield what the duels of an advice rest on: their common level, their servers, and their noise."""
+    count = len(one.advice.duels)
+    if count > 1 and any(duel.gain is not None for duel in one.advice.duels):
+        yield f"intervals: 95 % for all {count} comparisons together"
+    alike: dict[tuple[int, str], list[str]] = {}
+    for first, second, ids in one.differences:
+        alike.setdefault((first, ids), []).append(k_text(second))
+    for (first, ids), others in alike.items():
+        cleaner = "" if first else ": k against k is the cleaner comparison"
+        yield f"the servers of {k_text(first)} and of {', '.join(others)} also differ in {ids}{cleaner}"
+    yield from (f"noise: {words}" for words in one.noise)
 
 
 def duel_sentence(duel: Duel, *, named: bool = True) -> str:
@@ -152,8 +162,10 @@ def duel_interval(duel: Duel) -> tuple[float | None, float | None]:
 
 def change_sentence(change: Change, objective: str) -> str:
     """Return which measurement would change advice, and why."""
-    if change.horizon is not None:
+    if change.kind == "promising":
         return _promise_sentence(change)
+    if change.kind == "unpredicted":
+        return _unpredicted_sentence(change)
     at = "" if change.at is None else f" at {level_label(change.at)}"
     both, against = " and ".join(map(k_text, change.ks)), _against(change.ks)
     rounds = f"{MOST_ROUNDS} rounds would not" if change.rounds is None else f"about {change.rounds} rounds would"
@@ -162,21 +174,33 @@ def change_sentence(change: Change, objective: str) -> str:
         f"{'lowest' if objective == 'per-user speed' else 'highest'} load would tell",
         "curves": f"curves alone do not tell what a position costs: a window of {against} would tell",
         "strangers": f"{both} never met in one window: a window of {against}{at} would tell",
-        "contradiction": f"windows say the opposite of each other of {both}{at}: another window of both would tell",
+        "contradiction": f"windows say the opposite of each other of {both}{at}: another window of "
+        f"{'both' if len(change.ks) == 2 else 'all of them'} would tell",
+        "rate": "under an arrival rate throughput is what arrives, whatever k is: a window of two or more horizons at "
+        "a concurrency would tell",
         "noise": f"nothing tells the noise of {both}{at}: a second round, or a noise floor with its source, would tell",
         "undecided": f"{both} are within the noise{at}: a window of {rounds} tell",
     }[change.kind]
 
 
 def _promise_sentence(change: Change) -> str:
-    horizon, at = change.horizon, "" if change.at is None else f" at {level_label(change.at)}"
-    assert horizon is not None, "a promise is one of a horizon"
-    other = next(k for k in change.ks if k != horizon.k)
-    speed = estimate_text(horizon.speed_tokens_per_s)
-    return (
-        f"{k_text(horizon.k)} was not measured: {speed_words(horizon)} {speed} tokens/s against "
-        f"{number(change.against or 0.0)} of {k_text(other)}: a window of {_against(change.ks)}{at} would tell"
+    at = "" if change.at is None else f" at {level_label(change.at)}"
+    first, *more = change.horizons
+    other = next(k for k in change.ks if k != first.k)
+    named = ", ".join(
+        f"{k_text(one.k)} ({speed_words(one)} {estimate_text(one.speed_tokens_per_s)})" for one in change.horizons
     )
+    return (
+        f"{named} {'were' if more else 'was'} not measured and may be faster than the {number(change.against or 0.0)} "
+        f"tokens/s a stream of {k_text(other)}: a window of {k_text(first.k)} against {k_text(other)}{at} would tell"
+        f"{' first' if more else ''}"
+    )
+
+
+def _unpredicted_sentence(change: Change) -> str:
+    were = "was" if len(change.ks) == 1 else "were"
+    dropped = f" (a sweep ruled out {horizon_words(change.dropped)} by speed alone)" if change.dropped else ""
+    return f"{horizon_words(change.ks)} {were} not measured{dropped}, and TTFT is not predicted: a window would tell"
 
 
 def _against(ks: Sequence[int]) -> str:
@@ -191,6 +215,8 @@ def notes(knee: Knee) -> Iterator[str]:
         yield LOADS
     if knee.hosts:
         yield HOSTS
+    if knee.builds:
+        yield BUILDS
     told = [one.advice for found in knee.advice.values() for one in found]
     if any(one.objective == "latency" and one.at is not None and rate_per_s(one.at) is None for one in told):
         yield RHYTHM
@@ -208,7 +234,13 @@ def short_lines(knee: Knee) -> Iterator[str]:
         for one in found:
             yield f"{head}{advice_head(one)}"
             yield from (f"would change it: {sentence}" for sentence in change_sentences(one))
-    yield from ruled_out_lines(knee.sources)
+    yield from source_notes(knee.sources)
+
+
+def source_notes(sources: Sequence[KneeSource]) -> Iterator[str]:
+    """Yield what nobody can prove of arms that were attached, and why a sweep did without others, each once."""
+    yield from dict.fromkeys(sentence for source in sources for sentence in source.unproved)
+    yield from ruled_out_lines(sources)
 
 
 def change_sentences(one: ObjectiveAdvice) -> Iterator[str]:

@@ -14,8 +14,9 @@ from pytest_specgate.core.hosts import describe, facts_of, host_class, troubles
 from pytest_specgate.core.judge import identity_of, not_booted, pair_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.quantities import bunched_sends
+from pytest_specgate.core.thresholds import LIMITS
 from pytest_specgate.core.verdict import Outcome
-from pytest_specgate.reporting.acceptance import acceptance_lines
+from pytest_specgate.reporting.acceptance import acceptance_lines, limit_evidence
 from pytest_specgate.reporting.baselines import baseline_lines, baseline_steps, one_line
 from pytest_specgate.reporting.differences import differences_in_short, pair_differences
 from pytest_specgate.reporting.engines import build_lines, engine_lines
@@ -81,6 +82,7 @@ def _evidence(verdict: Verdict, gate: Gate, record: WindowRecord) -> Iterator[st
     yield identity_of(gate.pair, record).sentence
     yield from evidence_lines(verdict, gate)
     if gate.pair.alone:
+        yield from limit_evidence(verdict, gate.pair, record) if verdict.kind in LIMITS else ()
         return
     yield f"engine-induced differences: {differences_in_short(gate.pair, record)}"
     yield outputs_in_short(gate.pair, record)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from pytest_specgate.core.advice import pinned
+from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.levels import level_id, level_label
 from pytest_specgate.reporting import plots
+from pytest_specgate.reporting.baselines import one_line
 from pytest_specgate.reporting.knee import horizon_cells
 from pytest_specgate.reporting.knee_words import (
     ASSUMED,
@@ -15,14 +18,16 @@ from pytest_specgate.reporting.knee_words import (
     change_sentences,
     crossing_sentence,
     duel_sentence,
+    evidence_lines,
     k_text,
     notes,
-    ruled_out_lines,
+    source_notes,
 )
 from pytest_specgate.reporting.page_pair import Figure
 from pytest_specgate.reporting.page_tables import Table
 from pytest_specgate.reporting.plots import Cell, Line
-from pytest_specgate.reporting.window_knee import window_knee
+from pytest_specgate.reporting.snippet import gate_snippet
+from pytest_specgate.reporting.window_knee import pin_lines, window_knee
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +63,7 @@ class DrafterView:
         figures: the plots.
         crossings: where curves fall under the cut, and what intervals are taken over.
         table: what each horizon gives and costs.
-        notes: why a sweep booted some arms no more, or never.
+        notes: what is not proved of attached arms, and why a sweep booted some arms no more, or never.
     """
 
     drafter: str
@@ -77,11 +82,13 @@ class KneeView:
         drafters: each of them.
         assumed: what predictions assume.
         notes: what else a reader should know.
+        pins: commands that write a gate file for what a sweep has found, each with that file.
     """
 
     drafters: tuple[DrafterView, ...]
     assumed: str
     notes: tuple[str, ...]
+    pins: tuple[tuple[str, str], ...] = ()
 
 
 def knee_view(figures: Figures, *, name: str) -> KneeView | None:
@@ -97,7 +104,24 @@ def knee_view(figures: Figures, *, name: str) -> KneeView | None:
     drafters = tuple(
         _drafter(source, knee, figures, name=f"{name}-knee-{number}") for number, source in enumerate(knee.sources, 1)
     )
-    return KneeView(drafters, ASSUMED, tuple(notes(knee)))
+    pins = tuple(_pins(knee, figures)) if figures.window.record.sweeps else ()
+    return KneeView(drafters, ASSUMED, tuple(notes(knee)), pins)
+
+
+def _pins(knee: Knee, figures: Figures) -> Iterator[tuple[str, str]]:
+    record, path = figures.window.record, figures.window.path
+    for drafter, command in pin_lines(knee, record, path):
+        told = [one.advice for one in knee.advice[drafter]]
+        k = pinned(told)
+        assert k is not None, "its command pins it"
+        try:
+            yield command, gate_snippet(record, told, k=k, path=path, arm=_arm_of(knee, drafter, k))
+        except UsageError as error:
+            yield command, f"# {one_line(str(error))}"
+
+
+def _arm_of(knee: Knee, drafter: str, k: int) -> str | None:
+    return next((source.arms[k] for source in knee.sources if source.drafter == drafter and k in source.arms), None)
 
 
 def _drafter(source: KneeSource, knee: Knee, figures: Figures, *, name: str) -> DrafterView:
@@ -109,10 +133,7 @@ def _drafter(source: KneeSource, knee: Knee, figures: Figures, *, name: str) -> 
         tuple(
             AdviceView(
                 advice_head(one),
-                (
-                    *(duel_sentence(duel, named=False) for duel in one.advice.duels),
-                    *(f"noise: {words}" for words in one.noise),
-                ),
+                (*(duel_sentence(duel, named=False) for duel in one.advice.duels), *evidence_lines(one)),
                 tuple(change_sentences(one)),
             )
             for one in knee.advice[source.drafter]
@@ -120,7 +141,7 @@ def _drafter(source: KneeSource, knee: Knee, figures: Figures, *, name: str) -> 
         tuple(_figures(source, knee, figures, name=name)),
         (*map(crossing_sentence, curves), *dict.fromkeys(basis_words(curves))),
         _table(shown),
-        tuple(ruled_out_lines([source])),
+        tuple(source_notes([source])),
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.core import counters
-from pytest_specgate.core.acceptance_samples import NOT_ASKED, curve_of, request_samples, samples_problem
+from pytest_specgate.core.acceptance_samples import NOT_ASKED, curve_of, decoded_of, request_samples, samples_problem
 from pytest_specgate.core.errors import ScrapeError, UsageError
 from pytest_specgate.core.records import RequestRecord
 from pytest_specgate.core.request_speculation import RequestSpeculation
@@ -225,3 +225,15 @@ def test_records_keep_it_and_older_ones_load(build: type[Build]) -> None:
     assert RequestRecord.model_validate_json(request.model_dump_json()) == request
     assert RequestRecord.model_validate_json(older) == build.request()
     assert build.request().speculation is None
+
+
+def test_what_was_decoded_is_told_by_what_a_curve_has_samples_of(build: type[Build]) -> None:
+    """By prompt over all boots, by boot, or not at all; the first token of an answer is not of a decode step."""
+    told, silent = [_point(build), _point(build, (SECOND, FIRST))], [_point(build, (None, None))] * 2
+    prompts, boots, one = (curve_of(points) for points in (told, silent, silent[:1]))
+    each = (told[0].requests[0].output_tokens or 0) - 1
+
+    assert each > 1
+    assert (prompts.basis, decoded_of(told, prompts)) == ("prompts", (2 * each, 2 * each))
+    assert (boots.basis, decoded_of(silent, boots)) == ("boots", (2 * each, 2 * each))
+    assert (one.basis, decoded_of(silent[:1], one)) == ("drafts", ())

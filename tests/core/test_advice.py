@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_specgate.core.acceptance import Estimate
-from pytest_specgate.core.advice import Advice, HorizonFigures, advice, horizon_words
+from pytest_specgate.core.advice import Advice, HorizonFigures, advice, comparable, horizon_words, pinned
 from pytest_specgate.core.horizon import Crossing, Horizon
 from pytest_specgate.core.noise import declared_noise
 
@@ -72,7 +72,7 @@ def test_a_difference_within_the_noise_beats_nobody() -> None:
     listed = [figures(2, {THROUGHPUT: [100.0, 101.0]}), figures(4, {THROUGHPUT: [102.0, 101.5]}, place=1)]
     one = told(advice(listed, noise=floors(0.08, THROUGHPUT), predicted={}), "batch throughput")
 
-    assert (one.ks, one.best, one.words) == ((2, 4), 4, "k=2 to 4")
+    assert (one.ks, one.best, one.words, one.rules_out) == ((2, 4), 4, "k=2 or 4", False)
     assert not one.duels[0].is_decided
 
 
@@ -98,6 +98,60 @@ def test_of_latency_less_is_better() -> None:
     assert duel.gain.mean == pytest.approx(math.log(2))
 
 
+def test_intervals_hold_for_all_comparisons_together() -> None:
+    """The more horizons meet, the wider each interval is; every further look at them widens it again."""
+    pair = [figures(0, {RATE: [10.0] * 2}), figures(4, {RATE: [11.0] * 2}, place=1)]
+    noise = floors(0.05, RATE)
+
+    def tail_and_width(listed: Sequence[HorizonFigures], looks: int = 1) -> tuple[float, float]:
+        duel = told(advice(listed, noise=noise, predicted={}, looks=looks), "per-user speed").duels[0]
+        assert duel.gain is not None
+        return duel.tail, duel.gain.high - duel.gain.low
+
+    alone, among = tail_and_width(pair), tail_and_width([*pair, figures(2, {RATE: [10.5] * 2})])
+    twice = tail_and_width(pair, looks=2)
+
+    assert [tail for tail, _ in (alone, among, twice)] == pytest.approx([0.025, 0.025 / 3, 0.0125])
+    assert alone[1] < twice[1] < among[1]
+
+
+def test_a_rate_is_no_higher_load_than_a_concurrency() -> None:
+    """Beside concurrencies no rate is looked at; under rates alone throughput is what arrives."""
+    levels: tuple[Level, ...] = ("4/s", 1, 8)
+    listed = [
+        figures(k, {RATE: [value] * 2, THROUGHPUT: [value] * 2, TTFT: [1 / value] * 2}, at=at, place=place)
+        for at in levels
+        for place, (k, value) in enumerate(((0, 1.0), (4, 2.0)))
+    ]
+    noise = floors(0.05, RATE, THROUGHPUT, TTFT)
+    found = advice(listed, noise=noise, predicted={})
+    rates = advice([one for one in listed if one.at == "4/s"], noise=noise, predicted={})
+
+    assert [one.at for one in found] == [1, 8, 8]
+    assert [(one.at, one.ks, one.of_rate) for one in rates] == [
+        ("4/s", (4,), False),
+        (None, (), True),
+        ("4/s", (4,), False),
+    ]
+
+
+def test_the_coldest_level_is_that_of_the_profile() -> None:
+    """Whatever temperature levels without one of their own are sent at, its ends tell."""
+    levels: tuple[Level, ...] = (1, 32, "1 T=0", "32 T=0")
+    listed = [
+        figures(k, {RATE: [value] * 2}, at=at, place=place)
+        for at in levels
+        for place, (k, value) in enumerate(((0, 1.0), (4, 2.0)))
+    ]
+    hot = advice(listed, noise={}, predicted={}, ends={"one": ("1 T=0", "32 T=0")})
+    cold = advice(listed, noise={}, predicted={}, ends={"one": (1, 32)})
+
+    assert (told(hot, "per-user speed").at, told(cold, "per-user speed").at) == ("1 T=0", 1)
+    assert comparable(levels, ("1 T=0", "32 T=0")) == ("1 T=0", "32 T=0")
+    assert comparable((1, 32, "4/s"), ("1 T=0", "32 T=0")) == (1, 32)
+    assert comparable((), None) == ()
+
+
 def test_each_objective_looks_at_its_load() -> None:
     """One user at the lowest load, a batch and latency at the highest; of temperatures the coldest is taken."""
     levels: tuple[Level, ...] = ("32 T=0.8", 32, 8, "1 T=0.8", 1)
@@ -113,7 +167,7 @@ def test_each_objective_looks_at_its_load() -> None:
 
 
 def test_windows_that_contradict_each_other_beat_nobody() -> None:
-    """Each of them is decided, and both horizons are left without a best one."""
+    """Each of them is decided, and both horizons are left without a best one, as members of a contradiction."""
     listed = [
         figures(k, {RATE: [value] * 2}, window=window, place=place)
         for window, values in (("one", {2: 10.0, 4: 20.0}), ("two", {2: 20.0, 4: 10.0}))
@@ -122,7 +176,26 @@ def test_windows_that_contradict_each_other_beat_nobody() -> None:
     one = told(advice(listed, noise=floors(0.05, RATE, windows=["one", "two"]), predicted={}), "per-user speed")
 
     assert [duel.is_decided for duel in one.duels] == [True, True]
-    assert (one.ks, one.best) == ((2, 4), None)
+    assert (one.ks, one.best, one.contradictions, one.rules_out) == ((2, 4), None, ((2, 4),), False)
+
+
+def test_windows_that_run_in_a_circle_keep_its_members() -> None:
+    """k=1 beats k=2, k=2 beats k=4, and k=4 beats k=1; off is beaten by one of them, and is out."""
+    listed = [
+        figures(k, {RATE: [value] * 2}, window=window, place=place)
+        for window, values in (
+            ("one", {1: 20.0, 2: 10.0}),
+            ("two", {2: 20.0, 4: 10.0}),
+            ("three", {4: 20.0, 1: 10.0}),
+            ("four", {4: 20.0, 0: 10.0}),
+        )
+        for place, (k, value) in enumerate(values.items())
+    ]
+    noise = floors(0.05, RATE, windows=["one", "two", "three", "four"])
+    one = told(advice(listed, noise=noise, predicted={}), "per-user speed")
+
+    assert (one.ks, one.words, one.best) == ((1, 2, 4), "k=1, 2 or 4", None)
+    assert (one.contradictions, one.rules_out) == (((1, 2, 4),), True)
 
 
 def test_only_horizons_of_one_window_and_of_common_rounds_meet() -> None:
@@ -153,7 +226,32 @@ def test_what_nobody_measured_may_be_promising() -> None:
     one = told(advice(listed, noise=floors(0.05, RATE), predicted=predicted), "per-user speed")
 
     assert one.ks == (4,)
-    assert [row.k for row in one.promising] == [2, 3]
+    assert [row.k for row in one.promising] == [3, 2]
+    assert one.unpredicted == ()
+
+
+def test_a_full_server_has_its_own_promises_and_latency_has_none() -> None:
+    """Speeds of its level are looked at; of TTFT nothing is predicted, so that what was not measured is named."""
+    values = {0: {THROUGHPUT: [10.0] * 2, TTFT: [0.2] * 2}, 4: {THROUGHPUT: [20.0] * 2, TTFT: [0.1] * 2}}
+    listed = [figures(k, own, at=8, place=place) for place, (k, own) in enumerate(values.items())]
+    rows = [horizon(0, 10.0), horizon(1, 12.0), horizon(2, 25.0), horizon(3, 22.0), horizon(4, 20.0), horizon(5, 1.0)]
+    found = advice(listed, noise=floors(0.05, THROUGHPUT, TTFT), predicted={("one", 8): rows})
+
+    assert [row.k for row in told(found, "batch throughput").promising] == [2, 3]
+    assert told(found, "latency").unpredicted == (1, 2, 3)
+
+
+def test_what_is_pinned_has_beaten_off() -> None:
+    """The best for one user, or else the shortest that is left and drafts; nothing where off was beaten nowhere."""
+    beaten = Advice("per-user speed", RATE, 1, (4, 7), 7, "measured", (0, 4, 7))
+    open_ = dataclasses.replace(beaten, ks=(0, 4, 7), best=None)
+    batch = dataclasses.replace(beaten, objective="batch throughput", ks=(4,), best=4)
+
+    assert pinned([beaten]) == 7
+    assert pinned([dataclasses.replace(beaten, best=None)]) == 4
+    assert pinned([open_, batch]) == 4
+    assert pinned([open_]) is None
+    assert pinned([dataclasses.replace(open_, ks=(0,), best=0), batch]) is None
 
 
 def test_nothing_is_promising_beside_no_known_speed() -> None:
@@ -176,11 +274,11 @@ def test_curves_alone_tell_of_one_user_only() -> None:
 
 
 def test_horizons_in_few_words() -> None:
-    """Neighbours among those that were looked at are a range, off has its word, and nothing is nothing."""
+    """A range holds whole numbers that follow each other, off has its word, and nothing is nothing."""
     assert horizon_words((3, 4)) == "k=3 to 4"
     assert horizon_words((0, 3)) == "off or k=3"
-    assert horizon_words((2, 7), candidates=(0, 2, 4, 7)) == "k=2 or 7"
-    assert horizon_words((2, 4, 7), candidates=(0, 2, 4, 7)) == "k=2 to 7"
+    assert horizon_words((4, 7)) == "k=4 or 7"
+    assert horizon_words((0, 1, 2, 4, 6, 7)) == "off or k=1, 2, 4, 6 or 7"
     assert horizon_words((0,)) == "off"
     assert horizon_words(()) == "nothing tells"
 
@@ -193,7 +291,7 @@ def test_horizons_in_few_words() -> None:
     )
 )
 def test_nobody_that_was_beaten_is_advised(windows: list[dict[int, float]]) -> None:
-    """Whoever lost a decided duel is out, unless another window turned it round; all others that met are left."""
+    """Whoever lost a decided duel is out, unless others turn it round, directly or in a circle; somebody is left."""
     listed = [
         figures(k, {RATE: [value, value]}, window=f"{number}", place=place)
         for number, values in enumerate(windows)
@@ -202,7 +300,11 @@ def test_nobody_that_was_beaten_is_advised(windows: list[dict[int, float]]) -> N
     names = [f"{number}" for number in range(len(windows))]
     one = told(advice(listed, noise=floors(0.05, RATE, windows=names), predicted={}), "per-user speed")
     won = {(duel.first, duel.second) for duel in one.duels if duel.is_decided}
-    beaten = {second for first, second in won if (second, first) not in won}
+    reached = won
+    for _ in one.candidates:
+        reached = reached | {(a, d) for a, b in reached for c, d in reached if b == c}
+    beaten = {second for first, second in won if (second, first) not in reached}
 
+    assert one.ks
     assert set(one.ks) == set(one.candidates) - beaten
     assert one.best in {None, *one.ks}

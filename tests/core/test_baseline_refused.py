@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.core.baseline_update import plan_update
+from pytest_specgate.core.continuations import Continuation
 from pytest_specgate.core.errors import InvalidError, UsageError
 from pytest_specgate.core.judge import judge
-from pytest_specgate.core.records import Continuation
 from pytest_specgate.core.thresholds import NoiseFloor
 from pytest_specgate.core.verdict import Outcome
 from tests.core.test_baseline_update import day, gate_of

@@ -161,3 +161,36 @@ def test_a_margin_in_points_is_too_fine_in_points(build: type[Build]) -> None:
 
     [told] = gate.too_fine()
     assert re.search(r"the smallest usable one is [0-9.]+ points$", told)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "why"),
+    [
+        ("acceptance_length", "1", "every boot keeps: acceptance length of k4 lies between 1 and 5 tokens (k=4): "),
+        ("acceptance_length", "5.01", "no boot can reach: acceptance length of k4 lies between 1 and 5 tokens (k=4): "),
+        ("tokens_per_step", "0.5", "every boot keeps: tokens per step of k4 lies between 1 and 5 tokens (k=4): "),
+        ("tokens_per_step", "8", "no boot can reach: tokens per step of k4 lies between 1 and 5 tokens (k=4): "),
+        ("acceptance_rate", "0%", "every boot keeps: acceptance rate of k4 lies between 0 and 100 %: "),
+        ("acceptance_rate_position_4", "101%", "no boot can reach: acceptance at position 4 of k4 lies between 0 and"),
+    ],
+)
+def test_a_limit_that_decides_nothing_is_refused(build: type[Build], name: str, limit: str, why: str) -> None:
+    """Its range is that of the arm's draft horizon, and stands in the sentence with what to write instead."""
+    message = _message(build.gate(build.pair(), api.at_least(name, limit, at=1)))
+
+    assert message.startswith(f"threshold c1-{name}-at_least asks for at least ")
+    assert why in message
+    assert " at most" in message
+
+
+@pytest.mark.parametrize(("name", "limit"), [("acceptance_length", "5"), ("acceptance_rate", "100%")])
+def test_a_limit_at_the_far_end_is_possible(build: type[Build], name: str, limit: str) -> None:
+    """All that can be accepted is as much as a limit may ask for."""
+    build.gate(build.pair(), api.at_least(name, limit, at=1)).check()
+
+
+def test_tokens_per_step_without_speculation_are_no_claim(build: type[Build]) -> None:
+    """An arm that drafts nothing gives one token a step whatever happens."""
+    gate = build.gate(build.pair(reference=4, candidate=None), api.at_least("tokens_per_step", "1", at=1))
+
+    assert _message(gate).endswith("tokens per step of off lies at 1 tokens (k=0): leave it out")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_specgate.core.acceptance import AcceptanceCurve, Estimate
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.horizon import MOST, Measured, crossing, horizons, over_boots
-from pytest_specgate.core.speculation import SpeculationDelta
+from pytest_specgate.core.horizon import Measured, crossing, horizons, over_boots
+from pytest_specgate.core.noise import declared_noise
+from pytest_specgate.core.speculation import LONGEST_HORIZON, SpeculationDelta, pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,16 +99,108 @@ def test_a_cut_is_a_share(cut: float) -> None:
 
 @given(curves(), st.floats(0.1, 1.0))
 def test_tokens_per_step_rise_with_k_by_the_products_of_acceptances(found: AcceptanceCurve, share: float) -> None:
-    """1 + s * (c_1 + c_1 c_2 + ...), with s of the measured horizon."""
-    length = found.acceptance_length.value
-    one = Measured(found.k, 1 + share * (length - 1), (), found)
+    """1 / (1 - d + d / (1 + c_1 + c_1 c_2 + ...)), with the share d of tokens of the measured horizon."""
+    mixed = 1 / (1 - share + share / found.acceptance_length.value)
+    one = Measured(found.k, mixed, (), found)
     tokens = [row.tokens_per_step.value for row in horizons([one], up_to=found.k + 3)]
     products = itertools.accumulate((c or 0.0 for c in found.conditional), lambda a, b: a * b)
-    expected = [1 + share * total for total in itertools.accumulate(products)]
+    expected = [1 / (1 - share + share / (1 + total)) for total in itertools.accumulate(products)]
 
-    assert tokens == sorted(tokens)
+    assert tokens == pytest.approx(sorted(tokens))
     assert tokens[: found.k] == pytest.approx(expected)
-    assert tokens[found.k - 1] == pytest.approx(one.tokens_per_step)
+    assert tokens[found.k - 1] == one.tokens_per_step
+
+
+MEASURED: Final = {
+    1: (1260, 928, SpeculationDelta(444, 444, 344, (344,))),
+    2: (1260, 834, SpeculationDelta(350, 700, 454, (250, 204))),
+    4: (1260, 748, SpeculationDelta(264, 1046, 550, (172, 136, 126, 116))),
+    7: (1260, 706, SpeculationDelta(222, 1492, 598, (138, 94, 88, 78, 70, 66, 64))),
+}
+"""Tokens decoded, decode steps and drafts of a window of vLLM with n-gram drafts at c=1, by horizon."""
+
+
+def test_the_share_of_tokens_that_drafts_give_does_not_depend_on_k() -> None:
+    """Of a real window: the share of steps that draft falls from 48 % to 31 %, that of tokens stays at 60 %."""
+    steps = [counts.drafts / steps for _, steps, counts in MEASURED.values()]
+    lengths = [AcceptanceCurve(counts).acceptance_length.value for _, _, counts in MEASURED.values()]
+    saved = [1 - steps / decoded for decoded, steps, _ in MEASURED.values()]
+    tokens = [one / (1 - 1 / length) for one, length in zip(saved, lengths, strict=True)]
+
+    assert steps == pytest.approx([0.478, 0.420, 0.353, 0.314], abs=0.001)
+    assert lengths == pytest.approx([1.775, 2.297, 3.083, 3.694], abs=0.001)
+    assert tokens == pytest.approx([0.60] * 4, abs=0.005)
+
+
+@pytest.mark.parametrize(("longest", "shorter"), [(7, (1, 2, 4)), (4, (1, 2))])
+def test_a_long_horizon_tells_the_tokens_per_step_of_shorter_ones(longest: int, shorter: Sequence[int]) -> None:
+    """Within 5 % of what the same window measured, with drafts in a third of the steps."""
+    decoded, steps, counts = MEASURED[longest]
+    found = by_k(horizons([Measured(longest, decoded / steps, (), AcceptanceCurve(counts))]))
+    told = {k: found[k].tokens_per_step.value for k in shorter}
+
+    assert told == pytest.approx({k: MEASURED[k][0] / MEASURED[k][1] for k in shorter}, rel=0.05)
+    assert found[longest].tokens_per_step.value == decoded / steps
+
+
+def _prompts(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return drafts and accepted tokens by position, and tokens decoded, of prompts that differ in all of these."""
+    drafts = 8 + random.poisson(12, count)
+    acceptance = random.beta(4, 2, count)
+    columns = [drafts]
+    for _ in range(4):
+        columns.append(random.binomial(columns[-1], acceptance))
+    found = np.stack(columns, axis=1)
+    return found, found.sum(axis=1) + random.poisson(random.gamma(1.5, 20, count))
+
+
+def _tokens_of(counts: np.ndarray, decoded: np.ndarray, k: int) -> float:
+    """Return the tokens per step that drafts of k give these prompts."""
+    share, length = counts.sum() / decoded.sum(), counts[:, : k + 1].sum() / counts[:, 0].sum()
+    return float(1 / (1 - share + share / length))
+
+
+def _told_by(counts: np.ndarray, decoded: np.ndarray) -> dict[int, Horizon]:
+    """Return the horizons that these prompts tell of, as a window of k=4."""
+    samples = [SpeculationDelta(row[0], 4 * row[0], sum(row[1:]), tuple(row[1:])) for row in counts.tolist()]
+    found = AcceptanceCurve(pool(samples), tuple(samples), "prompts")
+    own = tuple(decoded.tolist())
+    return by_k(horizons([Measured(4, sum(own) / (sum(own) - found.counts.accepted_tokens), (), found, own)]))
+
+
+def test_intervals_of_tokens_per_step_hold_the_truth() -> None:
+    """In 95 % of windows of 16 prompts, within what 300 windows tell: prompts differ in how often they draft, too."""
+    random = np.random.default_rng(7)
+    truth = {k: _tokens_of(*_prompts(random, 400_000), k) for k in (1, 2, 4)}
+    windows = [_told_by(*_prompts(random, 16)) for _ in range(300)]
+    held = dict.fromkeys(truth, 0)
+    for found, k in itertools.product(windows, truth):
+        low, high = found[k].tokens_per_step.low, found[k].tokens_per_step.high
+        assert low is not None
+        assert high is not None
+        held[k] += low <= truth[k] <= high
+
+    assert {k: count for k, count in held.items() if not 270 <= count <= 299} == {}
+
+
+def test_where_nothing_tells_how_often_prompts_draft_there_is_no_interval() -> None:
+    """One boot without samples: that of the curve alone would be too narrow, unless every step drafts."""
+    seldom, always = measured((8, 4), 10, tokens=1.5), measured((8, 4), 10)
+    (_, part), (_, whole) = horizons([seldom]), horizons([always])
+    length = curve((8, 4), 10).acceptance_length
+
+    assert (part.tokens_per_step, part.tokens_from) == (Estimate(1.5), "measured")
+    assert whole.tokens_per_step.low == pytest.approx(length.low)
+    assert whole.tokens_per_step.high == pytest.approx(length.high)
+
+
+@given(curves(), st.floats(0.5, 12.0))
+def test_figures_that_contradict_each_other_break_nothing(found: AcceptanceCurve, tokens: float) -> None:
+    """Tokens per step of counters may be of other traffic than their drafts: 1 token at least, or what was measured."""
+    rows = horizons([Measured(found.k, tokens, (), found)], up_to=found.k + 2)
+
+    assert all(row.tokens_per_step.value >= 1 or row.k == found.k for row in rows)
+    assert all(math.isfinite(row.tokens_per_step.value) for row in rows)
 
 
 @given(st.lists(st.floats(0.001, 1.0), min_size=1, max_size=4), st.lists(st.floats(0.001, 1.0), min_size=1, max_size=4))
@@ -187,9 +282,18 @@ def test_what_cannot_be_told_is_refused() -> None:
         horizons([off(0.1)])
     with pytest.raises(UsageError, match="a horizon is there twice: k=2, k=2"):
         horizons([one, one])
-    for length in (0, MOST + 1):
-        with pytest.raises(UsageError, match=f"write 1 to {MOST}"):
+    for length in (0, LONGEST_HORIZON + 1):
+        with pytest.raises(UsageError, match=f"write 1 to {LONGEST_HORIZON}"):
             horizons([one], up_to=length)
+
+
+def test_what_was_measured_is_told_however_long_it_is() -> None:
+    """The limit is for horizons that somebody asks for, and takes nothing from a window of k=100."""
+    one = measured((8,) * 100, 16)
+
+    assert [row.k for row in horizons([one], up_to=100)] == [row.k for row in horizons([one])] == [*range(1, 101)]
+    with pytest.raises(UsageError, match="up to k=101: write 1 to 100"):
+        horizons([one], up_to=101)
 
 
 def test_boots_tell_how_sure_a_time_is() -> None:
@@ -201,3 +305,26 @@ def test_boots_tell_how_sure_a_time_is() -> None:
     assert [found.low, found.high] == pytest.approx([0.011 * math.exp(-half), 0.011 * math.exp(half)])
     assert (over_boots((0.25,)).low, over_boots((0.25,)).high) == (None, None)
     assert over_boots((0.25,)).value == pytest.approx(0.25)
+
+
+def test_a_known_noise_is_pooled_with_how_boots_differ() -> None:
+    """Two boots alone have one degree of freedom, and t = 12.7; a floor of 5 % is worth five more."""
+    noise = declared_noise(0.05)
+    variance = (5 * noise.sigma**2 / 2 + 2 * (math.log(1.02) / 2) ** 2) / 6
+    found = over_boots((1.0, 1.02), noise=noise)
+    single = over_boots((1.0,), noise=noise)
+
+    assert found.log_half_width == pytest.approx(2.446911849 * math.sqrt(variance / 2))
+    assert single.log_half_width == pytest.approx(2.570581836 * noise.sigma / math.sqrt(2))
+    half = over_boots((1.0, 1.02)).log_half_width
+    assert half is not None
+    assert half == pytest.approx(12.706204736 * math.log(1.02) / 2)
+
+
+def test_step_times_of_a_single_boot_have_an_interval_where_their_noise_is_known() -> None:
+    """So has what lies between two of them."""
+    noise = declared_noise(0.05)
+    before, after = off(0.010), measured((8, 4), 10, times=(0.014,))
+    rows = horizons([dataclasses.replace(one, noise=noise) for one in (before, after)])
+
+    assert [row.step_time_s is not None and row.step_time_s.low is not None for row in rows] == [True] * 3

@@ -135,10 +135,25 @@ def test_a_single_arm_tells_its_curve(build: type[Build]) -> None:
 
 
 def test_without_speculation_there_is_nothing_to_tell(build: type[Build]) -> None:
-    """Neither drafters nor anything that was left out."""
-    found = window_horizons(window(build, [build.arm()]), "record.json")
+    """No drafters, and the reason; the same where a window ended before an arm that speculates was booted."""
+    none = window_horizons(window(build, [build.arm()]), "record.json")
+    early = window(build, [build.arm(), build.arm(4)]).model_copy(update={"finished": False, "stopped": "time is up"})
+    alone = early.model_copy(update={"boots": early.boots_of("off")})
+    found = window_horizons(alone, "record.json")
+    why = "no arm that speculates was booted, so nothing is told of draft horizons"
 
-    assert (found.drafters, found.left_out) == ((), ())
+    assert (none.drafters, none.left_out) == ((), (Failure(reason="not-measured", message=why),))
+    assert (none.finished, none.stopped, none.is_invalid) == (True, "", False)
+    assert (found.drafters, found.left_out) == (none.drafters, none.left_out)
+    assert (found.finished, found.stopped) == (False, "time is up")
+
+
+def test_the_ends_of_the_load_are_those_of_the_profile(build: type[Build]) -> None:
+    """Of one temperature, the coldest."""
+    found = window_horizons(window(build, [build.arm(2)], requests={1: 10, 8: 16, "32 T=0.8": 32}), "record.json")
+
+    assert found.ends == (1, 8)
+    assert [one.ends for one in found.drafters] == [(1, 8)]
 
 
 def test_identity_comes_first(three: WindowRecord) -> None:
@@ -163,7 +178,7 @@ def test_an_arm_that_failed_is_left_out_alone(three: WindowRecord) -> None:
 
 
 def test_a_window_that_nothing_served_or_whose_machine_changed_is_read_not_at_all(three: WindowRecord) -> None:
-    """The one reason stands for the whole of it."""
+    """The one reason stands for the whole of it: that of the first boot, where none served."""
     died = Failure(reason="server-died", message="it left")
     dead = three.model_copy(
         update={"boots": tuple(one.model_copy(update={"failure": died, "points": ()}) for one in three.boots)}
@@ -175,7 +190,11 @@ def test_a_window_that_nothing_served_or_whose_machine_changed_is_read_not_at_al
         drifted, "off", lambda one: one.model_copy(update={"host_before": {"cpus": 4}, "host_after": {"cpus": 4}})
     )
 
-    assert reasons(dead) == ["not-measured"]
+    found = window_horizons(dead, "record.json")
+    (reason,) = found.left_out
+    assert found.is_invalid
+    assert reason == Failure(reason="server-died", message="the window holds no boot that served: it left")
+    assert reasons(three.model_copy(update={"boots": ()})) == ["not-measured"]
     assert reasons(drifted) == ["host-drift"]
 
 
@@ -328,3 +347,12 @@ def test_the_largest_floor_counts(three: WindowRecord, build: type[Build]) -> No
     assert only(swept).noise["output_throughput"] == declared_noise(0.07)
     (told,) = window_horizons(record, "record.json", floors=given).drafters
     assert told.noise["ttft_p50"] == declared_noise(0.1)
+
+
+def test_what_was_decoded_goes_with_the_samples_of_a_curve(three: WindowRecord) -> None:
+    """Two boots are two samples, and each has decoded all tokens but the first of each answer."""
+    found = only(three).measured[1][1]
+
+    assert found.curve is not None
+    assert (found.curve.basis, found.decoded) == ("boots", (100, 100))
+    assert found.tokens_per_step == pytest.approx(2.0)

@@ -152,6 +152,89 @@ def test_drafters_of_one_name_in_one_window_are_told_apart() -> None:
     assert list(knee_of([both]).advice) == ["ngram (k0, k4)", "ngram (k2)"]
 
 
+def test_other_settings_make_another_drafter() -> None:
+    """Windows of one method are no tournament where model, arguments or environment differ: the name says in what."""
+
+    def of(source: str, k: int, **settings: Any) -> MeasuredWindow:
+        one = window({k: [10.0, 10.0], 4: [20.0, 20.0]}, source=source)
+        told = dataclasses.replace(one.told.drafters[0], settings={"model": "m", **settings})
+        return dataclasses.replace(one, told=WindowHorizons((told,), ()))
+
+    knee = knee_of([of("one", 2), of("two", 3), of("three", 7, model="n" * 80), of("four", 0, **{"env.A": "1"})])
+
+    assert list(knee.advice) == ["ngram (no env.A, model=m)", f"ngram (no env.A, model={'n' * 51}...)",
+                                 "ngram (env.A=1, model=m)"]  # fmt: skip
+    assert [found[0].advice.candidates for found in knee.advice.values()] == [(2, 3, 4), (4, 7), (0, 4)]
+    assert list(knee_of([of("one", 2), of("two", 3)]).advice) == ["ngram"]
+
+
+def test_builds_of_the_engine_are_named() -> None:
+    """Windows of two of them are compared all the same; who tells none is no other one."""
+    one, other, none = (window({2: [1.0]}, source=name, build=name) for name in ("a", "b", ""))
+
+    assert [knee_of(both).builds for both in ([one, other], [one, none], [one])] == [True, False, False]
+
+
+def test_nothing_is_told_where_nobody_was_ruled_out() -> None:
+    """Neither by duels within the noise, nor by a curve that says everything from off to its own length or longer."""
+    undecided, decided = (knee_of([window({2: [10.0] * 2, 4: [value] * 2})]) for value in (10.1, 20.0))
+    wide = knee_of([], [counted((2, 2), 9)])
+
+    assert [knee.tells for knee in (undecided, decided, wide)] == [False, True, False]
+    assert advised(wide, COUNTED).words == "off or k=1 to 2 or longer"
+
+
+def test_latency_names_what_was_not_compared() -> None:
+    """Horizons that nobody measured, and among them those that a sweep dropped by their speed."""
+    told = window({}).told.drafters[0]
+    figures = tuple(
+        HorizonFigures("one", f"k{k}", k, 1, (0, 1), (place, 1 - place), {"ttft_p50": (value, value)})
+        for place, (k, value) in enumerate(((0, 0.2), (4, 0.1)))
+    )
+    both = MeasuredWindow("one", WindowHorizons((dataclasses.replace(told, figures=figures),), ()), unbooted=(3, 7))
+    found = knee_of([both]).advice["ngram"][2]
+
+    assert [(one.kind, one.ks, one.dropped) for one in found.changes if one.kind == "unpredicted"] == [
+        ("unpredicted", (1, 2, 3, 7), (3, 7))
+    ]
+
+
+def test_servers_of_horizons_that_met_may_differ_in_more() -> None:
+    """It is told under the advice that rests on them, and of attached arms what is not proved."""
+    one = window({0: [10.0] * 2, 4: [20.0] * 2, 2: [15.0] * 2}, differences={("k0", "k4"): "a.b", ("k0", "x"): "c"},
+                 unproved={"k4": "k4 was attached", "x": "x was attached"})  # fmt: skip
+    knee = knee_of([one])
+
+    assert advised(knee).differences == ((0, 4, "a.b"),)
+    assert knee.sources[0].unproved == ("k4 was attached",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({}, ""),
+        ({"finished": False}, "the window did not run to its end"),
+        ({"finished": True, "stopped": "its budget"}, "the window was stopped before its last round: its budget"),
+    ],
+)
+def test_a_window_that_ended_early_says_so(changes: dict[str, Any], sentence: str) -> None:
+    """Whether something stopped it, or it died."""
+    one = window({2: [1.0]})
+    early = dataclasses.replace(one, told=dataclasses.replace(one.told, **changes))
+
+    assert knee_of([early]).sources[0].unfinished == sentence
+
+
+def test_sources_show_the_ends_of_their_profile() -> None:
+    """Levels without a temperature of their own may be the hotter ones."""
+    curves = (measured((80, 50), 100), off())
+    one = window({2: [1.0]}, steps={1: curves, "1 T=0": curves, 8: curves, "8 T=0": curves, "4/s T=0": curves})
+    told = dataclasses.replace(one.told.drafters[0], ends=("1 T=0", "8 T=0"))
+    (source,) = knee_of([dataclasses.replace(one, told=WindowHorizons((told,), ()))]).sources
+
+    assert [level.at for level in source.at(None)] == ["1 T=0", "8 T=0"]
+
+
 def test_what_never_met_would_have_to() -> None:
     """Both are left, and a window of them would tell."""
     windows = [window({4: [10.0, 10.0], 0: [20.0, 20.0]}), window({4: [10.0, 10.0], 3: [20.0, 20.0]}, source="two")]
@@ -190,8 +273,7 @@ def test_a_promise_is_held_against_the_fastest_that_is_left() -> None:
     promise = next(change for change in found.changes if change.ks == (2, 4))
 
     assert promise.kind == "promising"
-    assert promise.horizon is not None
-    assert promise.horizon.k == 2
+    assert promise.horizons[0].k == 2
     assert promise.against == pytest.approx(2.525 / 0.030, rel=1e-3)
 
 

@@ -92,8 +92,19 @@ def test_a_probe_that_was_cut_short_does_not_pass(build: type[Build]) -> None:
 
     assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, "stopped")
     assert verdict.summary.endswith(f"stopped at round 1 of 3: {STOPPED}")
-    assert [one.outcome for one in judge(gate, record)] == [Outcome.PASS, Outcome.FAIL]
+    assert [one.outcome for one in judge(gate, record)] == [Outcome.INCONCLUSIVE, Outcome.FAIL]
     assert not cut_short(_gate(build), _window(build, gate, stopped=STOPPED))
+
+
+def test_a_limit_is_not_kept_in_boots_that_a_broken_one_cost(build: type[Build]) -> None:
+    """A sibling that fails ends the probe: a limit kept so far is left open, with the boot and the sibling named."""
+    gate = _gate(build, KEPT, BROKEN)
+
+    kept, broken = judge(gate, _window(build, gate, boots=1))
+
+    assert (kept.outcome, kept.reason) == (Outcome.INCONCLUSIVE, "stopped")
+    assert kept.summary.endswith(f"stopped at round 1 of 3: {broken.threshold} is FAIL")
+    assert broken.outcome == Outcome.FAIL
 
 
 def test_one_boot_has_nothing_to_be_identical_with(build: type[Build]) -> None:
@@ -106,7 +117,7 @@ def test_one_boot_has_nothing_to_be_identical_with(build: type[Build]) -> None:
     )  # fmt: skip
 
     assert pair_problem(gate.pair, one) is None
-    assert identity_of(gate.pair, one).fields == 0
+    assert identity_of(gate.pair, one).sentence == "request profile: of one boot, which is compared with none"
     assert identity_of(_gate(build).pair, three).identical
     problem = pair_problem(_gate(build).pair, edited)
     assert problem is not None

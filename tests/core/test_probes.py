@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def test_every_level_is_measured_at_every_temperature(build: type[Build]) -> None:
     """The first temperature is that of the profile, and the others are levels of their own."""
-    profile = build.profile(requests={8: 16, 1: 10, "4/s": 5}, temperature=0.3)
+    profile = build.profile(requests={8: 16, 1: 10, "4/s": 5}, temperature=1.0)
 
     load = AcceptanceProbe(arm=build.arm(4), profile=profile, temperatures=(0.5, 0, 1.0)).load
 
@@ -43,13 +43,19 @@ def test_by_default_it_is_greedy_and_at_four_fifths_in_three_boots(build: type[B
         ({"temperatures": (float("nan"),)}, "AcceptanceProbe.temperatures"),
         ({"boots": 0}, "AcceptanceProbe.boots: input should be greater than or equal to 1"),
         ({"boots": 41}, "AcceptanceProbe.boots: input should be less than or equal to 40"),
+        (
+            {"profile": {"temperature": 0.7}},
+            "the profile has temperature=0.7, which is none of temperatures=(0.0, 0.8): name it there",
+        ),
+        ({"profile": {"prompts": "random"}}, "prompts='random': whether random tokens are accepted tells nothing"),
         ({"requests": {"1 T=0.8": 10}}, "point c=1 T=0.8 of the profile has a temperature of its own: leave it out"),
     ],
 )
 def test_what_cannot_be_probed_is_refused(build: type[Build], changes: dict[str, Any], message: str) -> None:
     """One sentence with what is wrong."""
     given = {"k": 4, "requests": {1: 10}, **changes}
-    arm, profile = build.arm(given.pop("k")), build.profile(requests=given.pop("requests"))
+    arm = build.arm(given.pop("k"))
+    profile = build.profile(requests=given.pop("requests"), **given.pop("profile", {}))
 
     with pytest.raises(UsageError) as raised:
         AcceptanceProbe(arm=arm, profile=profile, **given)

@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.identity import observed_fields
 from pytest_specgate.core.levels import with_temperature, without_temperature
-from pytest_specgate.core.profile import RequestProfile, arrival_words, check_point, declared_fields, request_body
+from pytest_specgate.core.profile import (
+    RequestProfile,
+    arrival_words,
+    check_point,
+    declared_fields,
+    ends_of,
+    request_body,
+)
 
 if TYPE_CHECKING:
+    from pytest_specgate.core.levels import Level
     from tests.core.conftest import Build
 
 
@@ -202,3 +210,23 @@ def test_a_schedule_is_hashed_and_a_closed_loop_has_none(build: type[Build]) -> 
     assert fields[0] == fields[1] != fields[2]
     assert observed_fields([closed])["arrivals_sha256.c1"] is None
     assert observed_fields([closed])["client_processes.c1"] == 1
+
+
+@pytest.mark.parametrize(
+    ("requests", "temperature", "ends"),
+    [
+        ({1: 10, 8: 16, 32: 64}, 0.0, (1, 32)),
+        ({8: 16}, 0.0, (8, 8)),
+        ({1: 10, 8: 16, "64 T=0.8": 64}, 0.0, (1, 8)),
+        ({1: 10, "4 T=0": 16, "8 T=0": 16}, 0.8, ("4 T=0", "8 T=0")),
+        ({1: 10, "1 T=0.5": 10, 8: 16}, 0.8, ("1 T=0.5", "1 T=0.5")),
+        ({1: 10, 8: 16, "4/s": 20}, 0.0, (1, 8)),
+        ({"0.5/s": 20, "4/s": 20}, 0.0, ("0.5/s", "4/s")),
+        ({"4/s": 20, "8 T=0.8": 16}, 0.0, ("4/s", "4/s")),
+    ],
+)
+def test_the_ends_of_a_load_are_of_its_coldest_temperature(
+    build: type[Build], *, requests: dict[Any, int], temperature: float, ends: tuple[Level, Level]
+) -> None:
+    """That of the profile is one of them; a rate counts only where there is no concurrency to compare it with."""
+    assert ends_of(build.profile(requests=requests, temperature=temperature)) == ends

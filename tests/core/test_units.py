@@ -168,3 +168,9 @@ def test_text_of_an_amount(unit: Unit, value: float, *, text: str) -> None:
 def test_what_is_shown_can_be_written(unit: Unit, value: float) -> None:
     """The text of an amount, copied into a gate file, is the same amount."""
     assert amount_of("limit", amount_text(unit, value), unit) == pytest.approx(value, rel=1e-5)
+
+
+def test_a_share_without_its_unit_is_told_its_percentage() -> None:
+    """Whoever writes a fraction reads what it is in percent."""
+    with pytest.raises(UsageError, match=r"^limit='0\.6' has no unit: write limit='60%' if you mean that share of 1$"):
+        amount_of("limit", "0.6", "share")

@@ -159,7 +159,7 @@ def test_a_record_tells_each_arm_that_speculates_at_each_level(
     assert "steps with a draft" not in " ".join(lines), "all of them had one"
 
 
-@pytest.mark.parametrize("level", ["8", "c=8", "c8"])
+@pytest.mark.parametrize("level", ["8", "c=8", "c8", " 8 "])
 def test_arms_and_levels_can_be_chosen(level: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A level is named as gate files, reports or ids name it, and each row is told once."""
     status, found = as_json(capsys, written(tmp_path, window()), "--arm", "k4", "--arm", "k4", "--at", level)
@@ -213,6 +213,25 @@ def test_a_level_that_cannot_be_judged_shows_its_reason_and_no_figure(
         (1, True, None, False),
         (8, False, "failed-requests", True),
     ]
+
+
+def test_a_window_that_was_cut_off_says_so_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its figures are shown all the same; what has run to its end says nothing, and what was given tells neither."""
+    why = "the time budget was used up after 1 of 2 rounds"
+    path = written(tmp_path, window().model_copy(update={"finished": False, "stopped": why}))
+    died = written(tmp_path / "died", window().model_copy(update={"finished": False}))
+    status, lines = told(capsys, path)
+    _, found = as_json(capsys, path)
+    _, whole = as_json(capsys, written(tmp_path / "whole", window()))
+    _, given = as_json(capsys, *GIVEN)
+
+    assert status == 0
+    assert lines[0] == f"the window was stopped before its last round: {why}"
+    assert lines[1].startswith("record: ")
+    assert told(capsys, died)[1][0] == "the window did not run to its end"
+    assert (found["finished"], found["stopped"], found["valid"]) == (False, why, True)
+    assert (whole["finished"], whole["stopped"]) == (True, "")
+    assert (given["finished"], given["stopped"]) == (None, None)
 
 
 def test_a_record_without_a_figure_that_may_be_read_ends_with_4(

@@ -110,7 +110,9 @@ def test_every_report_of_the_run_has_it(run: GateRun, record: Path) -> None:
 
 def test_json_is_valid_by_its_schema(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All loads, or those that were asked for."""
-    statuses = [cli.main(["knee", str(record), "--json", *more]) for more in ([], ["--at", "c=4", "--at", "4"])]
+    statuses = [
+        cli.main(["knee", str(record), "--json", *more]) for more in ([], ["--at", "c=4", "--at", "4", "--at=c4"])
+    ]
     text = capsys.readouterr().out
     first, second = (json.loads(part) for part in (text[: text.index("\n}\n") + 2], text[text.index("\n}\n") + 3 :]))
 
@@ -188,6 +190,7 @@ def test_exit_statuses_tell_what_cannot_be_told(
     assert cli.main(["knee", invalid]) == 4
     assert capsys.readouterr().out.startswith(f"left out: {invalid}: the window holds no boot that served")
     assert cli.main(["knee", nothing]) == 3
+    assert capsys.readouterr().out.startswith(f"left out: {nothing}: no arm that speculates was booted, so nothing is")
     assert cli.main(["knee", invalid, str(record)]) == 0
 
 
@@ -206,9 +209,12 @@ def test_exit_statuses_tell_what_cannot_be_told(
         (["--noise", "ttft_p50=0%", "--noise-source", "six A/A windows"], "is no floor"),
         (["--at", "9"], "nothing was measured at c=9: load levels are c=1, c=4"),
         (["--at", "often"], "--at: 'often' is no load level"),
+        (["--at", "c0"], "--at: a concurrency of 0 sends nothing"),
         (["--k", "4"], "--k names the horizon that --snippet pins"),
-        (["--snippet", "-", "--k", "3"], "--snippet: no window has both off and that horizon"),
-        (["--snippet", "missing/test_k.py"], "--snippet missing/test_k.py: there is no folder missing"),
+        (["--drafter", "ngram"], "--drafter names the drafter that --snippet pins"),
+        (["--snippet", "-", "--k", "3"], "--snippet: no window has both off and k=3: with off there are k=2, k=4"),
+        (["--snippet", "-", "--drafter", "eagle"], "--drafter eagle: no window has it and off; there is ngram"),
+        (["--snippet", "missing/test_k.py", "--k", "2"], "--snippet missing/test_k.py: there is no folder missing"),
     ],
 )
 def test_wrong_words_are_refused(
@@ -257,33 +263,104 @@ def test_a_gate_that_cannot_be_read_is_named(record: Path, tmp_path: Path, capsy
     assert capsys.readouterr().err.startswith(f"specgate: {broken}: ")
 
 
-def test_the_advice_is_pinned_by_a_gate_file(record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It compiles, names the horizon and replaces no file; what never met off can be pinned by nobody."""
-    target = tmp_path / "test_pinned.py"
-    statuses = [cli.main(["knee", str(record), "--snippet", str(target), "--k", "4"]) for _ in range(2)]
+def faster(stored: dict[str, Any], *, times: float = 20.0, arms: tuple[str, ...] = ("k2", "k4")) -> None:
+    """Let the requests of some arms take so many times less time."""
+    for boot in stored["boots"]:
+        for point in boot["points"] if boot["arm"] in arms else ():
+            for request in point["requests"]:
+                for name in ("ttft_s", "first_text_s", "last_token_s", "closed_s"):
+                    request[name] /= times
+
+
+def test_a_horizon_is_pinned_by_a_gate_file(record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It compiles, says what it pins and how it is run, and replaces no file."""
+    target = tmp_path / "test pinned.py"
+    fast = changed(record, tmp_path, faster)
+    statuses = [cli.main(["knee", fast, "--snippet", str(target), "--k", "4"]) for _ in range(2)]
     told = capsys.readouterr()
     text = target.read_text(encoding="utf-8")
 
     assert statuses == [0, 2]
+    assert told.out == f"{target} pins k=4 against off, as measured by {fast}; run it: pytest '{target}'\n"
     assert "it is there already" in told.err
     compile(text, str(target), "exec")
     assert "def test_k4_against_off() -> None:" in text
-    assert cli.main(["knee", str(record), "--snippet", "-"]) == 0
-    assert "against_off() -> None:" in capsys.readouterr().out
 
 
-def test_off_is_pinned_by_nobody(record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the advice for one user is off, the horizon has to be named."""
-
-    def slow(stored: dict[str, Any]) -> None:
-        for boot in stored["boots"]:
-            for point in boot["points"]:
-                for request in point["requests"] if boot["arm"] != "off" else ():
-                    request["last_token_s"] *= 20
-                    request["closed_s"] *= 20
-
+def test_without_k_the_advice_is_pinned_where_off_is_beaten(
+    record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Printed, the file is all that is printed; a declared floor is written into it."""
     words = ["--noise", "decode_rate_p50=3%", "--noise-source", "six A/A windows", "--snippet", "-"]
-    status = cli.main(["knee", changed(record, tmp_path, slow), *words])
+    fast = changed(record, tmp_path, lambda stored: faster(stored, arms=("k2",)))
+    status = cli.main(["knee", fast, *words, "--drafter", "ngram"])
+    text = capsys.readouterr().out
 
-    assert status == 2
-    assert "the advice for one user is off: name the horizon to be pinned with --k" in capsys.readouterr().err
+    assert status == 0
+    assert text.startswith("# k=2, as it was measured against speculation off")
+    assert '"decode_rate_p50": noise_floor("3%", source="six A/A windows"),' in text
+    compile(text, "test_pinned.py", "exec")
+
+
+def test_where_nothing_has_beaten_off_a_horizon_has_to_be_named(
+    record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And one that has lost everything is not pinned even then."""
+    words = ["--snippet", "-"]
+    for name in ("decode_rate_p50", "output_throughput", "ttft_p50"):
+        words += ["--noise", f"{name}=3%"]
+    words += ["--noise-source", "six A/A windows"]
+    slow = changed(record, tmp_path, lambda stored: faster(stored, times=1 / 20))
+    statuses = [cli.main(["knee", slow, *words, *more]) for more in ([], ["--k", "2"])]
+    first, second = capsys.readouterr().err.splitlines()
+
+    assert statuses == [2, 2]
+    assert first.startswith("specgate: --snippet: nothing has beaten off (per-user speed: off; ")
+    assert first.endswith("): name the horizon to be pinned with --k")
+    assert second.startswith("specgate: no gate file pins k=2, of which nothing can be claimed against off: ")
+
+
+def test_two_drafters_are_not_guessed_between(record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is pinned when it is named."""
+
+    def other(stored: dict[str, Any]) -> None:
+        faster(stored)
+        for arm in stored["arms"]:
+            if arm["name"] == "k4":
+                arm["args"]["speculative_config"]["method"] = "suffix"
+
+    both = changed(record, tmp_path, other)
+    statuses = [cli.main(["knee", both, "--snippet", "-", *more]) for more in ([], ["--drafter", "ngram", "--k", "2"])]
+    told = capsys.readouterr()
+
+    assert statuses == [2, 0]
+    assert "--snippet: ngram, suffix were measured: name the one to be pinned with --drafter" in told.err
+    assert "def test_k2_against_off() -> None:" in told.out
+
+
+def test_no_gate_file_comes_of_an_invalid_window(
+    record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit status 4 and the reason; standard output is the file's, and stays empty."""
+    status = cli.main(["knee", changed(record, tmp_path, fail), "--snippet", "-"])
+    told = capsys.readouterr()
+
+    assert status == 4
+    assert told.out == ""
+    assert told.err.startswith("specgate: left out: ")
+
+
+def test_folders_without_a_record_are_named_and_left_out(
+    record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Results hold logs of servers, too, which `*` names; where there is nothing else that is an error."""
+    logs = tmp_path / "servers-1"
+    logs.mkdir()
+    statuses = [cli.main(["knee", str(logs), *more]) for more in ([str(record)], [])]
+    told = capsys.readouterr()
+
+    assert statuses[0] in {0, 3}
+    assert statuses[1] == 2
+    assert f"window: {record}" in told.out
+    assert f"specgate: {logs} has no record.json, so it is left out" in told.err
+    assert f"specgate: {logs} has no record.json: name the folder of one window" in told.err

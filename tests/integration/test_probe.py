@@ -41,8 +41,8 @@ _RED = """\
     @probe(probing("k4"), at_least("acceptance_length", "4.9"))
     def test_refused(): pass
 
-    @probe(probing("idle", never_draft=True), at_least("acceptance_length", "1.0", at=1),
-           at_least("acceptance_rate_position_4", "0%", at="1 T=0.8"))
+    @probe(probing("idle", never_draft=True), at_least("acceptance_length", "1.01", at=1),
+           at_least("acceptance_rate_position_4", "0.1%", at="1 T=0.8"))
     def test_idle(): pass
     """
 LEVELS = ("c1", "c1-t0.8", "c2", "c2-t0.8")

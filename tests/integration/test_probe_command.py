@@ -8,8 +8,10 @@ import io
 import json
 import runpy
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import jsonschema
 import pytest
 
 from pytest_specgate import AcceptanceProbe, Arm, RequestProfile, cli
@@ -22,7 +24,6 @@ from pytest_specgate.testing import ENGINE_COMMAND, FakeSettings, fake_vllm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 TOKEN: Final = "hf_abcdefghijklmnop1234"
 KEY: Final = "words-of-a-secret"
@@ -31,6 +32,7 @@ ARM: Final = ("--model", "fake-model", "--speculative-config", NGRAM)
 LOAD: Final = ("--input-tokens", "16", "--output-tokens", "16", "--requests", "1=4")
 # The machine is shared with other tests: late stamps are no subject here.
 PATIENT: Final = "from pytest_specgate.core import validity\n\nvalidity.LAG_S = 60.0\n"
+SCHEMA: Final = Path(__file__).parents[2] / "docs" / "schema" / "acceptance-1.json"
 QUICK: Final = tuple(f"--option=-p{name}" for name in ("patient", "no:hypothesispytest", "no:anyio"))
 
 
@@ -67,8 +69,8 @@ def own_place(folder: Path) -> Iterator[None]:
         patched.setattr(tempfile, "tempdir", str(folder))
         patched.setenv("SPECGATE_STATE_DIR", str(folder / "state"))
         patched.setenv("PYTHONPATH", str(folder))
-        patched.delenv("GITHUB_STEP_SUMMARY", raising=False)
         # What is meant for the user's own gates does not steer the probe.
+        patched.setenv("GITHUB_STEP_SUMMARY", str(folder / "summary.md"))
         patched.setenv("SPECGATE_ROUNDS", "1")
         patched.setenv("PYTEST_ADDOPTS", "--collect-only")
         yield
@@ -110,7 +112,7 @@ def test_a_probe_shows_acceptance_and_what_to_do_next(kept: Ran) -> None:
     assert kept.status == 0, kept.err
     assert kept.out.startswith("probe: measuring 2 boots of k4\n")
     assert "fields identical\nacceptance of k4, 2 boots pooled" in kept.out
-    assert "intervals are over prompts, each with what it drafted in all boots" in kept.out
+    assert "intervals: 95 %, over 4 prompts\n" in kept.out
     assert "c=1 T=0.8" in kept.out
     assert "4 of 4 thresholds judged: 4 PASS" in kept.out
     assert f"record: {place}/record.json" in kept.out
@@ -152,7 +154,7 @@ def test_no_secret_reaches_a_file_or_the_terminal(kept: Ran) -> None:
 
 
 def test_nothing_is_left_where_it_ran(kept: Ran) -> None:
-    """The folder that pytest ran in is gone; results stand where they always do."""
+    """The folder that pytest ran in is gone; results stand where they always do, and no job gets a summary of it."""
     assert {path.name for path in kept.folder.iterdir()} == {"patient.py", "specgate-results", "state"}
 
 
@@ -160,7 +162,9 @@ def test_as_json_every_figure_has_its_interval(kept: Ran, capsys: pytest.Capture
     """One object holds the record, each level with its counts and intervals, and the limits."""
     with own_place(kept.folder):
         status = told_of(kept, as_json=True)
-    report = AcceptanceReport.model_validate_json(capsys.readouterr().out)
+    printed = capsys.readouterr().out
+    jsonschema.validate(json.loads(printed), json.loads(SCHEMA.read_text(encoding="utf-8")))
+    report = AcceptanceReport.model_validate_json(printed)
     greedy, sampled = (level.figures for level in report.levels)
 
     assert (status, report.valid, report.k, report.boots) == (0, True, 4, 2)
@@ -302,13 +306,21 @@ def test_why_nothing_was_measured_is_told(
         (["--env", TOKEN], "--env takes names with their values, as CUDA_VISIBLE_DEVICES=0; one has no '='"),
         (["--env", "A=1", "A=2"], "--env has A twice"),
         (["--at-least", "acceptance_lenght=2"], "did you mean 'acceptance_length'"),
-        (["--at-least", "acceptance_rate=0.6"], "unit"),
+        (
+            ["--at-least", "acceptance_rate=0.6"],
+            "--at-least acceptance_rate=0.6: limit='0.6' has no unit: write limit='60%'",
+        ),
         (["--at-least", "acceptance_rate_position_5=1%"], "is about draft position 5, and k4 drafts 4 tokens"),
-        (["--at-least", "tpot_p50=1ms"], "use at_most"),
+        (
+            ["--at-least", "tpot_p50=1ms"],
+            "--at-least tpot_p50=1ms: less of it is better: claim at_most('tpot_p50', ...)",
+        ),
+        (["--at-least", "acceptance_length=9"], "no boot can reach: acceptance length of k4 lies between 1 and 5"),
         (["--requests", "8"], "--requests 8 is no load level with its number of requests: write 8=32"),
         (["--requests", "8=4"], "each of its 8 workers needs at least one"),
         (["--requests", "1=4", "1=8"], "--requests has 1 twice"),
-        (["--requests", "1 T=1=4"], "has a temperature of its own"),
+        (["--requests", "1 T=1=4"], "has a temperature of its own: every level is measured at each of --temperature"),
+        (["--temperature", "0,0.8"], "'0,0.8' is no number: write them apart, as --temperature 0 0.8"),
         (["--temperature", "-1"], "a temperature of -1"),
         (["--temperature", "0", "0.0"], "temperature 0 is there twice"),
         (["--prompts", "random"], "--prompts random: whether random tokens are accepted tells nothing"),

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from pytest_specgate import cli
-from pytest_specgate.core import baselines, calibration, knee_report, records, run_reports
+from pytest_specgate.core import acceptance_report, baselines, calibration, knee_report, records, run_reports
 from pytest_specgate.core.schemas import KINDS
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _FILES: Final = {
     "noise": f"noise-{calibration.SCHEMA_VERSION}.json",
     "report": f"report-{run_reports.SCHEMA_VERSION}.json",
     "knee": f"knee-{knee_report.SCHEMA_VERSION}.json",
+    "acceptance": f"acceptance-{acceptance_report.SCHEMA_VERSION}.json",
 }
 _WHAT_COUNTS: Final = ("$defs", "$ref", "anyOf", "additionalProperties", "enum", "items", "properties", "type")
 _GATES: Final = """\
@@ -87,7 +88,7 @@ def written(new_gate_folder: Callable[[], GateFolder]) -> dict[str, list[Path]]:
     }
 
 
-@pytest.mark.parametrize("kind", sorted(_FILES.keys() - {"knee"}))
+@pytest.mark.parametrize("kind", sorted(_FILES.keys() - {"knee", "acceptance"}))
 def test_what_runs_write_is_valid_by_the_published_schema(written: dict[str, list[Path]], kind: str) -> None:
     """A window that judged, one that calibrated, and the files that they committed."""
     validator = jsonschema.Draft202012Validator(published(kind))

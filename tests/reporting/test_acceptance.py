@@ -57,8 +57,8 @@ def test_each_level_has_its_figures_and_each_position_its_rate() -> None:
     lines = _lines(gate, _window(gate, Build.drafted(10, k=4), Build.drafted(10, k=4)))
 
     assert lines[0] == "acceptance of k4, 2 boots pooled, with 95 % intervals"
-    assert "c=1 80 4.00 of 4 2.500 [2.26 to 2.74] 37.5 % [31.4 to 43.6] 2.500" in lines
-    assert "c=1 1 75.0 % [64.5 to 83.2]" in lines
+    assert "c=1 80 4.00 of 4 2.500 [2.26 .. 2.74] 37.5 % [31.4 .. 43.6] 2.500" in lines
+    assert "c=1 1 75.0 % [64.5 .. 83.2]" in lines
     assert [line.split(" %")[0] for line in lines if line.startswith(("2 ", "3 ", "4 "))][:3] == [
         "2 50.0",
         "3 25.0",
@@ -69,8 +69,8 @@ def test_each_level_has_its_figures_and_each_position_its_rate() -> None:
 @pytest.mark.parametrize(
     ("boots", "basis"),
     [
-        (2, "intervals are over boots, which send the same prompts: they say nothing of other prompts"),
-        (1, "intervals are as if drafts were independent of each other, which they are not: they are too narrow"),
+        (2, "intervals: 95 %, over 2 boots, which sent the same prompts: they tell nothing of others"),
+        (1, "intervals at c=1: 95 %, over 40 drafts as if these were independent, which is too narrow"),
     ],
 )
 def test_it_says_what_the_intervals_are_over(boots: int, basis: str) -> None:
@@ -86,12 +86,46 @@ def test_case_57_short_drafts_are_told_apart_from_refusal() -> None:
     lines = _lines(gate, _window(gate, SHORT, SHORT))
 
     assert "load position accepted per draft of those that proposed it" in lines
-    assert "c=1 1 75.0 % [64.5 to 83.2] 75.0 %" in lines
-    assert "2 50.0 % [39.3 to 60.7] 50.0 to 54.1 %" in lines
+    assert "c=1 1 75.0 % [64.5 .. 83.2] 75.0 %" in lines
+    assert "2 50.0 % [39.3 .. 60.7] 50.0 .. 54.1 %" in lines
     assert (
-        "k4 at c=1: draft length 3.75 of 4: a lower rate at late positions may be shorter drafts, and not refusal"
+        "k4 at c=1: draft length 3.75 of 4, 20 of 320 draft tokens missing: a lower rate at late positions may be "
+        "shorter drafts, and not refusal"
     ) in lines
     assert not any(line.startswith("k4 at c=8") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("metric", "limit", "figure"),
+    [
+        ("acceptance_length", 2.6, "acceptance length in all boots: 2.500 [2.26 .. 2.74]"),
+        ("acceptance_rate", 0.5, "acceptance rate in all boots: 40.0 % [33.5 .. 46.5]"),
+        ("acceptance_rate_position_3", 0.3, "acceptance at position 3 in all boots: 25.0 % [16.8 .. 35.5]"),
+    ],
+)
+def test_a_broken_limit_tells_how_sure_the_figure_is(metric: str, limit: float, figure: str) -> None:
+    """Its failure has the figure of all boots with interval, number of drafts and their length, and what these mean."""
+    lone = LonePair.of(Build.arm(4), profile=Build.profile(), rounds=2)
+    gate = Build.gate(lone, LimitThreshold(metric, 1, "at_least", limit))
+    record = _window(gate, SHORT, SHORT)
+    [verdict] = judge(gate, record)
+
+    text = failure_text(verdict, gate=gate, record=record, record_path="r.json", again="pytest")
+
+    assert f"    {figure} (80 drafts, draft length 3.75 of 4)\n" in text
+    assert "    intervals: 95 %, over 2 boots, which sent the same prompts: they tell nothing of others\n" in text
+    assert "    k4 at c=1: draft length 3.75 of 4, 20 of 320 draft tokens missing: a lower rate" in text
+
+
+def test_a_limit_on_something_else_says_nothing_of_drafts() -> None:
+    """A time has no interval over drafts."""
+    lone = LonePair.of(Build.arm(4), profile=Build.profile(), rounds=2)
+    gate = Build.gate(lone, LimitThreshold("ttft_p50", 1, "at_most", 0.0001))
+    record = _window(gate, SHORT, SHORT)
+
+    text = failure_text(judge(gate, record)[0], gate=gate, record=record, record_path="r.json", again="pytest")
+
+    assert "draft" not in text
 
 
 def test_a_level_that_must_not_be_judged_has_no_figure() -> None:
@@ -157,7 +191,7 @@ def test_a_page_has_its_tables_instead_of_a_comparison() -> None:
     assert [row[:2] for row in view.acceptance[1].rows] == [
         (load, f"{position}") for load in ("c=1", "c=8") for position in (1, 2, 3, 4)
     ]
-    assert view.notes[0].startswith("intervals are over boots")
+    assert view.notes[0].startswith("intervals: 95 %, over 2 boots")
 
 
 def test_json_names_one_arm_and_every_position() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_specgate.core.records import Continuation
+from pytest_specgate.core.continuations import Continuation
 from pytest_specgate.reporting.history import continued_text, history_lines
 from pytest_specgate.reporting.properties import pair_properties
 

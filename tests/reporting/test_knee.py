@@ -118,7 +118,10 @@ def test_intervals_say_what_they_are_over() -> None:
         "intervals of k=2: 95 %, over 9 prompts",
         "intervals of k=1: 95 %, over 100 drafts as if these were independent, which is too narrow",
         "intervals of k=2: 95 %, over 10 drafts as if these were independent, which is too narrow",
-        "k=2: a draft holds 1.600 tokens on average, so rates fall by that, too",
+        (
+            "k=2: draft length 1.60 of 2, 4 of 20 draft tokens missing: a lower rate at late positions may be shorter "
+            "drafts, and not refusal"
+        ),
     ]
     assert list(basis_words([curve((8,), 10, basis="boots", samples=2)])) == [
         "intervals: 95 %, over 2 boots, which sent the same prompts: they tell nothing of others"
@@ -162,14 +165,36 @@ SENTENCES: list[tuple[Change, str]] = [
         "k=2 and k=4 are within the noise at c=1: a window of 20 rounds would not tell",
     ),
     (
-        Change("promising", (3, 4), 1, PREDICTED, 115.0),
-        "k=3 was not measured: predicted 118.0 [112.0 .. 124.0] tokens/s against 115.0 of k=4: "
-        + WOULD.format("k=4 against k=3 at c=1"),
+        Change("contradiction", (1, 2, 4), 1),
+        (
+            "windows say the opposite of each other of k=1 and k=2 and k=4 at c=1: another window of all of them would "
+            "tell"
+        ),
     ),
     (
-        Change("promising", (0, 9), 1, EXTRAPOLATED, 100.0),
-        "k=9 was not measured: extrapolated 118.0 tokens/s against 100.0 of off: "
-        + WOULD.format("k=9 against off at c=1"),
+        Change("promising", (3, 4), 1, (PREDICTED,), 115.0),
+        "k=3 (predicted 118.0 [112.0 .. 124.0]) was not measured and may be faster than the 115.0 tokens/s a stream of "
+        "k=4: " + WOULD.format("k=3 against k=4 at c=1"),
+    ),
+    (
+        Change("promising", (0, 9), 1, (EXTRAPOLATED, PREDICTED), 100.0),
+        "k=9 (extrapolated 118.0), k=3 (predicted 118.0 [112.0 .. 124.0]) were not measured and may be faster than the "
+        "100.0 tokens/s a stream of off: " + WOULD.format("k=9 against off at c=1") + " first",
+    ),
+    (
+        Change("unpredicted", (1, 2, 5), 8, dropped=(2,)),
+        (
+            "k=1, 2 or 5 were not measured (a sweep ruled out k=2 by speed alone), and TTFT is not predicted: a "
+            "window would tell"
+        ),
+    ),
+    (Change("unpredicted", (3,), 8), "k=3 was not measured, and TTFT is not predicted: a window would tell"),
+    (
+        Change("rate", (), None),
+        (
+            "under an arrival rate throughput is what arrives, whatever k is: a window of two or more horizons at a "
+            "concurrency would tell"
+        ),
     ),
 ]
 
@@ -329,7 +354,10 @@ def test_markdown_has_a_table_of_advice() -> None:
     text = knee_table(three_arms().record, "r")
     rows = [line for line in text.splitlines() if line.startswith("| ")]
 
-    assert text.startswith("#### Which k\n\n| objective | k | told by | rests on | would change it |\n")
+    assert text.startswith(
+        "#### Which k\n\ndrafter: ngram; arms: off (off), k4 (k=4), k7 (k=7)\n\n"
+        "| objective | k | told by | rests on | would change it |\n"
+    )
     assert [row.split(" | ")[0] for row in rows[2:]] == ["| per-user speed", "| batch throughput", "| latency"]
     assert "* k=4 at c=1 falls under 20 % " in text
 

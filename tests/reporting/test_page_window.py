@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_specgate.api import not_worse
-from pytest_specgate.core.records import Continuation
+from pytest_specgate.core.continuations import Continuation
 from pytest_specgate.reporting.page import html_page
 from pytest_specgate.reporting.page_figures import Figures
 from pytest_specgate.reporting.page_tables import NOTHING, pair_levels

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_specgate.core.floors import NoiseFloor
 from pytest_specgate.core.sweeps import ArmSweep, arm_sweep, stored_sweep
 from pytest_specgate.reporting.layout import Detail, View
 from pytest_specgate.reporting.markdown import markdown
@@ -15,6 +16,7 @@ from pytest_specgate.reporting.plan import PlannedWindow, plan_lines
 from pytest_specgate.reporting.session_json import session_json
 from pytest_specgate.reporting.session_report import ReportedWindow, SessionReport
 from tests.reporting.conftest import PROFILE, arm
+from tests.reporting.page_reading import read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,6 +100,37 @@ def test_what_is_invalid_stays_so(swept: ReportedWindow, window: type[Window]) -
     assert SAID in lines
 
 
+@pytest.fixture(scope="module")
+def pinned(window: type[Window]) -> ReportedWindow:
+    """A sweep in which k=4 has beaten off in everything."""
+    floors = dict.fromkeys(("decode_rate_p50", "output_throughput", "ttft_p50"), NoiseFloor(0.05, "a test"))
+    sweep = _sweep(7, 4, noise=floors)
+    record = window.of(*sweep.pairs, speeds={"k7": 0.5, "k4": 2.0}).record
+    swept = record.model_copy(update={"sweeps": (stored_sweep(sweep),)})
+    return ReportedWindow(swept, "results/one two/record.json", sweep.pairs, (), ())
+
+
+def test_a_sweep_ends_with_the_command_of_its_gate_file(pinned: ReportedWindow) -> None:
+    """In the terminal, in Markdown and on the page, which holds the file itself, folded."""
+    command = "specgate knee 'results/one two/record.json' --snippet test_k4.py"
+    report = SessionReport((pinned,))
+    shown = read(html_page(report))
+
+    assert [line for line in _lines(pinned, Detail.NORMAL) if line.startswith("pin it")] == [f"pin it: {command}"]
+    assert f"pin it: {command}" in _lines(pinned, Detail.LONG)
+    assert f"* pin it: <code>{command}</code>" in markdown(report)
+    (folded,) = [one for one in shown.named("details") if one.text.startswith("pin it: ")]
+    assert command in folded.text
+    assert "def test_k4" in folded.text
+
+
+def test_who_has_not_beaten_off_is_pinned_nowhere(swept: ReportedWindow) -> None:
+    """Nor is what no sweep has found."""
+    report = SessionReport((swept,))
+
+    assert "pin it" not in "\n".join([*_lines(swept, Detail.LONG), markdown(report), html_page(report)])
+
+
 def _plan(
     *pairs: ArmPair, sweep: ArmSweep, droppable: frozenset[str], boot_s: Mapping[str, float] | None = None
 ) -> list[str]:
@@ -110,12 +143,12 @@ def test_a_plan_promises_the_scouts_alone() -> None:
     sweep = _sweep(7, 1, 2, 3, 4)
     lines = _plan(sweep=sweep, droppable=frozenset({"k7", "k1", "k2", "k3", "k4"}))
 
-    assert "boots: 2 to 10 (6 arms, 1 to 2 rounds)" in lines
+    assert "boots: 2 to 8 (6 arms, 1 to 2 rounds)" in lines
     assert (
-        "sweep: off and k7 are booted first; then at most 3 of k1, k2, k3, k4, unless it is ruled out by what these "
+        "sweep: off and k7 are booted first; then at most 2 of k1, k2, k3, k4, unless it is ruled out by what these "
         "show; whoever is beaten in everything boots no more"
     ) in lines
-    assert lines[-1] == "in all: 1 window, at most 10 boots; nothing was started, and nothing judged"
+    assert lines[-1] == "in all: 1 window, at most 8 boots; nothing was started, and nothing judged"
 
 
 def test_a_plan_counts_the_arms_that_others_want() -> None:
