@@ -14,7 +14,7 @@ from pytest_specgate.reporting.knee_words import (
     arms_words,
     basis_words,
     change_sentences,
-    crossing_sentence,
+    crossing_sentences,
     duel_sentence,
     estimate_text,
     evidence_lines,
@@ -71,7 +71,7 @@ def source_lines(
         if curves := source.curves_at(level.at):
             yield from ("", one_line(f"acceptance by position{place_text(level)}, accepted / drafts"))
             yield position_table(curves, columns=columns)
-            yield from (one_line(crossing_sentence(one)) for one in curves)
+            yield from map(one_line, crossing_sentences(curves))
             yield from map(one_line, basis_words(curves))
     if shown:
         yield from ("", "horizons: what each gives and costs")

@@ -9,7 +9,7 @@ from pytest_specgate.core.metrics import metric
 from pytest_specgate.reporting.knee_words import (
     arms_words,
     change_sentences,
-    crossing_sentence,
+    crossing_sentences,
     duel_sentence,
     evidence_lines,
     source_notes,
@@ -49,7 +49,7 @@ def _lines(knee: Knee, record: WindowRecord, path: str) -> Iterator[str]:
     yield ""
     for source in knee.sources:
         for level in source.at(None):
-            yield from (f"* {prose(crossing_sentence(one))}" for one in source.curves_at(level.at))
+            yield from (f"* {prose(sentence)}" for sentence in crossing_sentences(source.curves_at(level.at)))
     yield from (f"* {prose(line)}" for line in source_notes(knee.sources))
     yield from (f"* pin it: {code(command)}" for _, command in pin_lines(knee, record, path))
     yield ""

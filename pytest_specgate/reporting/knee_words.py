@@ -83,6 +83,13 @@ def crossing_sentence(one: KneeCurve) -> str:
     return f"{head} {verb} {under} {words.removeprefix('not ')}"
 
 
+def crossing_sentences(curves: Sequence[KneeCurve]) -> Iterator[str]:
+    """Yield where the curves of one load fall under the cut; of those that do not, only the longest tells anything."""
+    longest = max((one.k for one in curves), default=0)
+    within = (one for one in curves if one.k == longest or one.crossing.least < one.crossing.measured)
+    yield from map(crossing_sentence, within)
+
+
 def basis_words(curves: Sequence[KneeCurve]) -> Iterator[str]:
     """Yield what the intervals of some curves are taken over, each basis once."""
     yield from basis_sentences(((k_text(one.k), one.curve) for one in curves), link="of")
@@ -226,9 +233,9 @@ def short_lines(knee: Knee) -> Iterator[str]:
     """Yield the section in short, of one window: where curves fall under the cut, and the advice."""
     several = len(knee.advice) > 1
     for source in knee.sources:
-        shown = [one for level in source.at(None) for one in source.curves_at(level.at)]
         head = f"{source.drafter}: " if several else ""
-        yield from (f"{head}{crossing_sentence(one)}" for one in shown)
+        for level in source.at(None):
+            yield from (f"{head}{sentence}" for sentence in crossing_sentences(source.curves_at(level.at)))
     for drafter, found in knee.advice.items():
         head = f"{drafter}: " if several else ""
         for one in found:

@@ -16,7 +16,7 @@ from pytest_specgate.reporting.knee_words import (
     advice_head,
     basis_words,
     change_sentences,
-    crossing_sentence,
+    crossing_sentences,
     duel_sentence,
     evidence_lines,
     k_text,
@@ -139,10 +139,15 @@ def _drafter(source: KneeSource, knee: Knee, figures: Figures, *, name: str) -> 
             for one in knee.advice[source.drafter]
         ),
         tuple(_figures(source, knee, figures, name=name)),
-        (*map(crossing_sentence, curves), *dict.fromkeys(basis_words(curves))),
+        (*_crossings(source), *dict.fromkeys(basis_words(curves))),
         _table(shown),
         tuple(source_notes([source])),
     )
+
+
+def _crossings(source: KneeSource) -> Iterator[str]:
+    for level in source.at(None):
+        yield from crossing_sentences(source.curves_at(level.at))
 
 
 def _figures(source: KneeSource, knee: Knee, figures: Figures, *, name: str) -> Iterator[Figure]:
