@@ -16,8 +16,10 @@ import pytest
 
 from pytest_specgate.adapters.storage import load_record
 from pytest_specgate.core import counters, validity
+from pytest_specgate.core.acceptance_samples import curve_of, request_samples
 from pytest_specgate.core.arrivals import arrival_times_s
 from pytest_specgate.core.metrics import METRICS, measure
+from pytest_specgate.core.speculation import pool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,9 +49,12 @@ OFF = Arm(
 )
 K4 = OFF.vary(
     "k4",
-    args={"speculative_config": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}},
+    args={
+        "speculative_config": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4},
+        "per_request_spec_decode_metrics": "detailed",
+    },
 )
-POINTS = {1: 10, 8: 16, "3/s": 12}
+POINTS = {1: 10, 8: 16, "1 T=0.8": 10, "3/s": 12}
 LOAD = RequestProfile(prompts="code", input_tokens=96, output_tokens=24, requests=POINTS, warmup_requests=2)
 PAIR = ArmPair(reference=OFF, candidate=K4, varies="args.speculative_config", profile=LOAD, rounds=2)
 FLOOR = noise_floor("30%", source="a busy two-core host")
@@ -217,6 +222,34 @@ def test_server_and_client_count_the_same(run: Run, monkeypatch: pytest.MonkeyPa
             assert 0.3 * (steps + len(point.requests)) <= chunks <= steps + len(point.requests)
             measured = measure("tokens_per_step", point, run.record.profile).value
             assert measured == (ours - len(point.requests)) / steps
+
+
+def test_requests_tell_what_they_drafted(run: Run) -> None:
+    """What each request drafted adds up to the counters, draft by draft, so acceptance has intervals over prompts."""
+    for boot in run.record.boots_of("k4"):
+        for point in boot.points:
+            told = request_samples(point)
+
+            assert told.problem == ""
+            assert point.counters.speculation() == pool(told.samples)
+            assert told.proposed is not None
+    curve = curve_of([boot.points[0] for boot in run.record.boots_of("k4")])
+
+    assert curve.basis == "prompts"
+
+
+def test_one_boot_samples_at_two_temperatures(run: Run) -> None:
+    """Greedy answers are kept and equal in both rounds; those that are drawn at 0.8 are none to be compared."""
+    greedy, sampled = (
+        [[request.text for request in point.requests] for boot in boots if (point := boot.point(at)) is not None]
+        for boots in [run.record.boots_of("off")]
+        for at in (1, "1 T=0.8")
+    )
+
+    assert len(greedy) == len(sampled) == 2
+    assert greedy[0] == greedy[1]
+    assert None not in greedy[0]
+    assert {text for boot in sampled for text in boot} == {None}
 
 
 def test_an_open_loop_sends_when_requests_are_due(run: Run) -> None:
