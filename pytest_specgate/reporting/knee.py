@@ -22,6 +22,7 @@ from pytest_specgate.reporting.knee_words import (
     notes,
     origin_words,
     place_text,
+    ruled_out_lines,
     source_notes,
     speed_words,
 )
@@ -62,7 +63,7 @@ def source_lines(
         source: of the figures.
         at: load levels to be shown; `None` for the lowest and the highest one.
         columns: width of the terminal; `None` for any width.
-        titled: whether file, drafter and identity stand first; a report has told them where they are not.
+        titled: whether file, drafter and identity are told, and what nobody can prove; a report has told them before.
     """
     shown = source.at(at)
     if titled:
@@ -78,7 +79,7 @@ def source_lines(
         yield horizon_table(shown, columns=columns)
     if source.drafted_only:
         yield DRAFTED
-    yield from map(one_line, source_notes([source]))
+    yield from map(one_line, source_notes([source]) if titled else ruled_out_lines([source]))
 
 
 def _title(source: KneeSource) -> Iterator[str]:

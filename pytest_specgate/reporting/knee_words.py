@@ -241,7 +241,8 @@ def short_lines(knee: Knee) -> Iterator[str]:
         for one in found:
             yield f"{head}{advice_head(one)}"
             yield from (f"would change it: {sentence}" for sentence in change_sentences(one))
-    yield from source_notes(knee.sources)
+    # What nobody can prove of attached arms stands with the pairs of the same report.
+    yield from ruled_out_lines(knee.sources)
 
 
 def source_notes(sources: Sequence[KneeSource]) -> Iterator[str]:
