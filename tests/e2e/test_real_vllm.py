@@ -270,7 +270,9 @@ def test_every_metric_has_a_value_or_a_reason(run: Run) -> None:
                 found = measure(name, point, run.record.profile)
 
                 assert (found.value is None) == bool(found.missing), name
-                assert found.value is None or 0 < found.value < float("inf") or METRICS[name].unit == "events", name
+                # What is drawn at T=0.8 repeats nothing, so that of all drafts there not one token may be accepted.
+                can_be_none = METRICS[name].unit in {"events", "share"}
+                assert found.value is None or 0 < found.value < float("inf") or (can_be_none and not found.value), name
 
 
 def test_junit_carries_the_figures(run: Run) -> None:
