@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_specgate.cli.command import EXIT_INCONCLUSIVE, EXIT_INVALID, EXIT_OK, Command, read_text, say
 from pytest_specgate.cli.horizon_arguments import horizon, levels_of
 from pytest_specgate.cli.knee_snippet import write_snippet
-from pytest_specgate.cli.records import opened_record, with_records
+from pytest_specgate.cli.records import once, opened_record, with_records
 from pytest_specgate.core.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _run(arguments: argparse.Namespace) -> int:
     at = None if arguments.at is None else levels_of(arguments.at)
     windows: list[MeasuredWindow] = []
     counted: list[CountedCurve] = []
-    for path in with_records(_once(arguments.inputs)):
+    for path in with_records(once(arguments.inputs, told="it counts once")):
         found = _read(path, floors)
         if isinstance(found, MeasuredWindow):
             windows.append(found)
@@ -166,19 +166,6 @@ def _floors(texts: Sequence[str], source: str | None) -> dict[str, NoiseFloor]:
             raise UsageError(f"--noise={text!r} is no floor: write more than 0 % and less than 100 %")
         found[name] = NoiseFloor(fraction, (source or "").strip())
     return found
-
-
-def _once(given: Sequence[Path]) -> list[Path]:
-    """Return each file once, and say which was named again: what it tells would count twice."""
-    from pytest_specgate.adapters.storage import RECORD_NAME  # noqa: PLC0415  - likewise
-
-    found: dict[Path, Path] = {}
-    for one in given:
-        place = (one / RECORD_NAME if one.is_dir() else one).resolve()
-        if place in found:
-            sys.stderr.write(f"specgate: {one} is {found[place]}, given twice: it counts once\n")
-        found.setdefault(place, one)
-    return list(found.values())
 
 
 def _read(path: Path, floors: Mapping[str, NoiseFloor]) -> MeasuredWindow | CountedCurve:

@@ -70,3 +70,21 @@ def with_records(given: Sequence[Path]) -> list[Path]:
     for path in empty:
         sys.stderr.write(f"specgate: {path} has no {RECORD_NAME}, so it is left out\n")
     return [path for path in given if path not in empty]
+
+
+def once(given: Sequence[Path], *, told: str) -> list[Path]:
+    """Return each file once, and say which was named again: what it tells would count twice.
+
+    Args:
+        given: files, and folders of windows.
+        told: what becomes of one that was named again: ``it is shown once``.
+    """
+    from pytest_specgate.adapters.storage import RECORD_NAME  # noqa: PLC0415  - likewise
+
+    found: dict[Path, Path] = {}
+    for one in given:
+        place = (one / RECORD_NAME if one.is_dir() else one).resolve()
+        if place in found:
+            sys.stderr.write(f"specgate: {one} is {found[place]}, given twice: {told}\n")
+        found.setdefault(place, one)
+    return list(found.values())

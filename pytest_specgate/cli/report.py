@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.cli.command import EXIT_OK, EXIT_USAGE, Command, say
-from pytest_specgate.cli.records import opened_record
+from pytest_specgate.cli.records import once, opened_record
 from pytest_specgate.core.errors import RecordError, UsageError
 from pytest_specgate.earlier_reports import foreign
 from pytest_specgate.names import REPORT_KEY
@@ -60,7 +60,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.markdown is not None or arguments.html is not None:
         return _document(arguments)
     status, first = EXIT_OK, True
-    for given in _once(arguments.records):
+    for given in once(arguments.records, told="it is shown once"):
         try:
             with opened_record(given) as (record, path):
                 report = _report(record, path)
@@ -110,7 +110,7 @@ def _document(arguments: argparse.Namespace) -> int:
     target = arguments.markdown if arguments.html is None else arguments.html
     if target != _STDOUT:
         _refuse_target(Path(target), "markdown" if arguments.html is None else "html")
-    records, unread = _read(_once(arguments.records))
+    records, unread = _read(once(arguments.records, told="it is shown once"))
     if not records:
         return EXIT_USAGE
     # Of metrics that projects have added, of one name that of the first record.
@@ -124,19 +124,6 @@ def _document(arguments: argparse.Namespace) -> int:
 
         write_atomically(Path(target), text)
     return EXIT_USAGE if unread else EXIT_OK
-
-
-def _once(given: Sequence[Path]) -> list[Path]:
-    """Return each record once, and say which was named again: its outcomes would count twice."""
-    from pytest_specgate.adapters.storage import RECORD_NAME  # noqa: PLC0415  - see the package's docstring
-
-    found: dict[Path, Path] = {}
-    for one in given:
-        place = (one / RECORD_NAME if one.is_dir() else one).resolve()
-        if place in found:
-            sys.stderr.write(f"specgate: {one} is {found[place]}, given twice: it is shown once\n")
-        found.setdefault(place, one)
-    return list(found.values())
 
 
 def _refuse_target(path: Path, kind: str) -> None:

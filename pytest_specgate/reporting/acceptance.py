@@ -41,12 +41,14 @@ class LevelAcceptance:
         curve: all boots pooled; `None` where there is none.
         tokens_per_step: likewise; `None` where the server does not count its steps.
         missing: why there is no curve; empty where there is one.
+        untold: why intervals are not over prompts though the server was to tell of each; empty where they are.
     """
 
     at: Level
     curve: AcceptanceCurve | None = None
     tokens_per_step: float | None = None
     missing: str = ""
+    untold: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,6 +99,9 @@ class Acceptance:
     def sentences(self) -> Iterator[str]:
         """Say what the intervals are over, and where drafts were shorter than the draft horizon."""
         yield from basis_sentences(((level_label(at), curve) for at, curve in self._curves), link="at")
+        for level in self.levels:
+            if level.untold:
+                yield f"{self.arm} at {level_label(level.at)}: what each request drafted is not used: {level.untold}"
         for at, curve in self._curves:
             if curve.short_drafts:
                 yield short_drafts_sentence(f"{self.arm} at {level_label(at)}", curve)
@@ -125,10 +130,13 @@ def _level(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, 
         return LevelAcceptance(at, missing=f"not judged ({problem.reason})")
     points = [point for _, boot in record.rounds_of(pair) if (point := boot.point(at)) is not None]
     # It brings scipy, which costs a fifth of a second that only intervals may.
-    from pytest_specgate.core.acceptance_samples import curve_of  # noqa: PLC0415
+    from pytest_specgate.core.acceptance_samples import NOT_ASKED, curve_of, samples_problem  # noqa: PLC0415
 
     try:
-        return LevelAcceptance(at, curve_of(points), _tokens_per_step(points))
+        untold = samples_problem(points)
+        return LevelAcceptance(
+            at, curve_of(points), _tokens_per_step(points), untold="" if untold == NOT_ASKED else one_line(untold)
+        )
     except (UsageError, ScrapeError) as error:
         return LevelAcceptance(at, missing=one_line(str(error)))
 

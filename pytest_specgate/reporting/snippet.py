@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
+from pytest_specgate.core.pinning import met_off
 from pytest_specgate.core.profile import RequestProfile
 from pytest_specgate.core.prompt_files import PromptFile
 from pytest_specgate.reporting.baselines import one_line
-from pytest_specgate.reporting.pinning import met_off
 from pytest_specgate.reporting.python_text import (
     WIDTH,
     Writer,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from pytest_specgate.core.advice import Advice
     from pytest_specgate.core.floors import NoiseFloor
+    from pytest_specgate.core.pinning import Claim, Met
     from pytest_specgate.core.records import WindowRecord
-    from pytest_specgate.reporting.pinning import Claim, Met
     from pytest_specgate.reporting.python_text import Code
 
 _ACCEPTED: Final = 0.9

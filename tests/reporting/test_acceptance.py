@@ -80,6 +80,25 @@ def test_it_says_what_the_intervals_are_over(boots: int, basis: str) -> None:
     assert basis in _lines(gate, _window(gate, *[Build.drafted(10, k=4)] * boots))
 
 
+def test_it_says_why_requests_that_were_to_tell_of_their_drafts_are_not_used() -> None:
+    """A server that was not asked is no news; one whose figures contradict themselves leaves intervals over boots."""
+    gate = _gate()
+    record = _window(gate, Build.drafted(10, k=4), Build.drafted(10, k=4))
+    odd = [Build.request(i, speculation_problem="its histogram has 3 places") for i in range(10)]
+    boots = [
+        boot.model_copy(
+            update={"points": (boot.points[0].model_copy(update={"requests": tuple(odd)}), *boot.points[1:])}
+        )
+        for boot in record.boots
+    ]
+    said = [line for line in _lines(gate, record.model_copy(update={"boots": tuple(boots)})) if "is not used" in line]
+
+    assert len(said) == 1
+    assert said[0].startswith("k4 at c=1: what each request drafted is not used: ")
+    assert "its histogram has 3 places" in said[0]
+    assert not any("is not used" in line for line in _lines(gate, record))
+
+
 def test_case_57_short_drafts_are_told_apart_from_refusal() -> None:
     """Case 57: bounds of what those drafts accepted that reached a position, and one sentence on their length."""
     gate = _gate()
