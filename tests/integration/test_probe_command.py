@@ -63,12 +63,14 @@ class Ran:
 def own_place(folder: Path) -> Iterator[None]:
     """Run what is inside in a folder of its own, apart from everybody's settings."""
     folder.mkdir(exist_ok=True)
-    (folder / "patient.py").write_text(PATIENT, encoding="utf-8")
+    plugins = folder.parent / "plugins"
+    plugins.mkdir(exist_ok=True)
+    (plugins / "patient.py").write_text(PATIENT, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
         patched.setattr(tempfile, "tempdir", str(folder))
         patched.setenv("SPECGATE_STATE_DIR", str(folder / "state"))
-        patched.setenv("PYTHONPATH", str(folder))
+        patched.setenv("PYTHONPATH", str(plugins))
         # What is meant for the user's own gates does not steer the probe.
         patched.setenv("GITHUB_STEP_SUMMARY", str(folder / "summary.md"))
         patched.setenv("SPECGATE_ROUNDS", "1")
@@ -155,7 +157,7 @@ def test_no_secret_reaches_a_file_or_the_terminal(kept: Ran) -> None:
 
 def test_nothing_is_left_where_it_ran(kept: Ran) -> None:
     """The folder that pytest ran in is gone; results stand where they always do, and no job gets a summary of it."""
-    assert {path.name for path in kept.folder.iterdir()} == {"patient.py", "specgate-results", "state"}
+    assert {path.name for path in kept.folder.iterdir()} == {"specgate-results", "state"}
 
 
 def test_as_json_every_figure_has_its_interval(kept: Ran, capsys: pytest.CaptureFixture[str]) -> None:
