@@ -61,6 +61,8 @@ class AcceptanceFigures(Stored):
         acceptance_rate_low: lower end of its 95 % interval.
         acceptance_rate_high: upper end.
         tokens_per_step: output tokens of a decode step, drafted or not; `None` where the server does not count steps.
+        tokens_per_step_low: lower end of its 95 % interval.
+        tokens_per_step_high: upper end.
         positions: by draft position.
     """
 
@@ -79,6 +81,8 @@ class AcceptanceFigures(Stored):
     acceptance_rate_low: float | None
     acceptance_rate_high: float | None
     tokens_per_step: float | None
+    tokens_per_step_low: float | None
+    tokens_per_step_high: float | None
     positions: tuple[PositionAcceptance, ...]
 
 

@@ -188,19 +188,32 @@ def _tokens(k: int, known: Mapping[int, Measured], curves: Mapping[int, Measured
         return Estimate(1.0, 1.0, 1.0), "measured" if 0 in known else "from the curve"
     length = min((length for length in curves if length >= k), default=max(curves))
     one = curves[length]
-    if length >= k:
-        return _of_curve(one, k), "measured" if length == k else "from the curve"
     assert one.curve is not None, "these have one"
+    if length >= k:
+        return _of_curve(one, one.curve, k), "measured" if length == k else "from the curve"
     longer = one.curve.acceptance_length.value + _further(one.curve, k)
     return Estimate(_mixed(_drafted_share(one, one.curve), longer)), "extrapolated"
 
 
-def _of_curve(one: Measured, k: int) -> Estimate:
+def tokens_per_step(value: float, curve: AcceptanceCurve, decoded: Sequence[int]) -> Estimate:
+    """Return measured tokens per step with their 95 % interval, as far as something tells how they scatter.
+
+    Args:
+        value: output tokens of a decode step, drafted or not, pooled over boots.
+        curve: acceptance of the same steps.
+        decoded: output tokens of decode steps, by sample of the curve; empty where it has none.
+    """
+    if not 1 <= value <= curve.k + 1:
+        # No step gives such a number, so nothing that is derived from steps tells how sure it is.
+        return Estimate(value)
+    return _of_curve(Measured(curve.k, value, (), curve, tuple(decoded)), curve, curve.k)
+
+
+def _of_curve(one: Measured, curve: AcceptanceCurve, k: int) -> Estimate:
     """Return tokens per step of a horizon that a curve reaches, with their interval where something tells it."""
-    assert one.curve is not None, "these have one"
-    share, length = _drafted_share(one, one.curve), one.curve.length_at(k)
-    value = one.tokens_per_step if k == one.curve.k else _mixed(share, length.value)
-    half = 0.0 if share == 1 else _half_width(one, one.curve, k)
+    share, length = _drafted_share(one, curve), curve.length_at(k)
+    value = one.tokens_per_step if k == curve.k else _mixed(share, length.value)
+    half = 0.0 if share == 1 else _half_width(one, curve, k)
     if half is None or length.low is None or length.high is None:
         return Estimate(value)
     saved = 1 - 1 / value

@@ -226,6 +226,7 @@ class ReportedWindow(Stored):
         ruled_out: why a sweep booted an arm no more, or never, by its name; a pair that was never booted is left
             unread for the reason ``not-booted``, which is no fault.
         knee: what it tells of draft horizons; left out where no two of them met.
+        knee_problem: why it tells nothing of horizons that met, as one sentence; left out where it does.
     """
 
     record: str
@@ -244,6 +245,7 @@ class ReportedWindow(Stored):
     arms: tuple[ReportedArm, ...]
     ruled_out: dict[str, str] = Field(default_factory=dict)
     knee: KneeReport | None = None
+    knee_problem: str | None = None
 
 
 class UnmeasuredWindow(Stored):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core import identity, validity
+from pytest_specgate.core import validity
 from pytest_specgate.core.baseline_offer import commands_of, observed_profile, shortened_profile, window_id
 from pytest_specgate.core.baselines import BaselineValues as Values
 from pytest_specgate.core.comparison import (
@@ -28,6 +28,7 @@ from pytest_specgate.core.comparison import (
 )
 from pytest_specgate.core.comparison_rule import compared
 from pytest_specgate.core.confounds import attached_sentence, differing
+from pytest_specgate.core.decode_figures import arm_problem
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.hosts import facts_of, host_class
 from pytest_specgate.core.judge import first_point_problem, pair_problem
@@ -288,18 +289,7 @@ def _first(problems: Iterable[Failure | None]) -> Failure | None:
 
 def _arms_problem(arms: Sequence[Arm], record: WindowRecord) -> Failure | None:
     """Return why the boots of some arms of a window cannot be judged, `None` if they can."""
-    return next((found for arm in arms for found in _arm_problems(arm, record)), None)
-
-
-def _arm_problems(arm: Arm, record: WindowRecord) -> Iterator[Failure]:
-    boots = record.boots_of(arm.name)
-    if not boots:
-        yield Failure(reason="not-measured", message=f"{arm.name} was not booted")
-    found = [*(validity.boot_problem(arm, boot, record.profile) for boot in boots), validity.drifted_between(boots)]
-    yield from (problem for problem in found if problem is not None)
-    report = identity.compare(boots, arms=1)
-    if report.differences:
-        yield Failure(reason=MISMATCH, message=f"boots of {arm.name} were put under other loads: {report.sentence}")
+    return next((found for arm in arms if (found := arm_problem(record, arm))), None)
 
 
 def _points_problem(arms: Sequence[Arm], record: WindowRecord, *, at: Level) -> Failure | None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _BOOTS_SHOWN: Final = 3
 _EXACT: Final = 1e-9
+_OF_STEPS: Final = "tokens_per_step"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class LevelAcceptance:
 
     at: Level
     curve: AcceptanceCurve | None = None
-    tokens_per_step: float | None = None
+    tokens_per_step: Estimate | None = None
     missing: str = ""
     untold: str = ""
 
@@ -134,8 +135,9 @@ def _level(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, 
 
     try:
         untold = samples_problem(points)
+        curve = curve_of(points)
         return LevelAcceptance(
-            at, curve_of(points), _tokens_per_step(points), untold="" if untold == NOT_ASKED else one_line(untold)
+            at, curve, _tokens_per_step(points, curve), untold="" if untold == NOT_ASKED else one_line(untold)
         )
     except (UsageError, ScrapeError) as error:
         return LevelAcceptance(at, missing=one_line(str(error)))
@@ -149,7 +151,7 @@ def limit_evidence(verdict: Verdict, pair: ArmPair, record: WindowRecord) -> Ite
         pair: of the arm.
         record: what was measured.
     """
-    if not metric(verdict.metric).needs_speculation:
+    if not (metric(verdict.metric).needs_speculation or (verdict.metric == _OF_STEPS and pair.candidate.speculates)):
         return
     level = _level(pair, record, (verdict,), at=verdict.at)
     curve = level.curve
@@ -157,24 +159,36 @@ def limit_evidence(verdict: Verdict, pair: ArmPair, record: WindowRecord) -> Ite
         return
     drafts = counted(curve.counts.drafts, "draft")
     yield (
-        f"{metric(verdict.metric).label} in all boots: {_figure(curve, verdict.metric)} ({drafts}, draft length "
+        f"{metric(verdict.metric).label} in all boots: {_figure(level, curve, verdict.metric)} ({drafts}, draft length "
         f"{draft_length_text(curve)})"
     )
     yield from Acceptance(pair.candidate.name, verdict.rounds, (level,)).sentences()
 
 
-def _figure(curve: AcceptanceCurve, name: str) -> str:
+def _figure(level: LevelAcceptance, curve: AcceptanceCurve, name: str) -> str:
     """Return a metric of acceptance with its interval."""
+    if name == _OF_STEPS:
+        return _steps_text(level)
     if name == "acceptance_length":
         return _estimate(curve.acceptance_length)
     position = metric(name).position
     return _share(curve.acceptance_rate if position is None else curve.rates[position - 1])
 
 
-def _tokens_per_step(points: Sequence[PointRecord]) -> float | None:
-    counted = all(point.counters.counts_steps for point in points)
-    steps = sum(point.counters.decode_steps() for point in points) if counted else 0
-    return sum(point.counters.decode_tokens() for point in points) / steps if steps else None
+def _tokens_per_step(points: Sequence[PointRecord], curve: AcceptanceCurve) -> Estimate | None:
+    counts_steps = all(point.counters.counts_steps for point in points)
+    steps = sum(point.counters.decode_steps() for point in points) if counts_steps else 0
+    if not steps:
+        return None
+    from pytest_specgate.core.acceptance_samples import decoded_of  # noqa: PLC0415  - see above
+    from pytest_specgate.core.horizon import tokens_per_step  # noqa: PLC0415  - likewise
+
+    value = sum(point.counters.decode_tokens() for point in points) / steps
+    return tokens_per_step(value, curve, decoded_of(points, curve))
+
+
+def _steps_text(level: LevelAcceptance) -> str:
+    return "-" if level.tokens_per_step is None else _estimate(level.tokens_per_step)
 
 
 def _level_cells(level: LevelAcceptance) -> tuple[str, ...]:
@@ -186,7 +200,7 @@ def _level_cells(level: LevelAcceptance) -> tuple[str, ...]:
         draft_length_text(level.curve),
         _estimate(level.curve.acceptance_length),
         _share(level.curve.acceptance_rate),
-        "-" if level.tokens_per_step is None else number(level.tokens_per_step),
+        _steps_text(level),
     )
 
 

@@ -20,7 +20,7 @@ from pytest_specgate.reporting.record_json import verdict_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_specgate.core.acceptance import AcceptanceCurve
+    from pytest_specgate.core.acceptance import AcceptanceCurve, Estimate
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.records import WindowRecord
     from pytest_specgate.core.verdict import Verdict
@@ -94,7 +94,7 @@ def _level(level: LevelAcceptance, record: WindowRecord) -> AcceptanceLevel:
     )
 
 
-def _figures(curve: AcceptanceCurve, tokens_per_step: float | None) -> AcceptanceFigures:
+def _figures(curve: AcceptanceCurve, steps: Estimate | None) -> AcceptanceFigures:
     counts, length, rate = curve.counts, curve.acceptance_length, curve.acceptance_rate
     return AcceptanceFigures(
         k=curve.k,
@@ -111,7 +111,9 @@ def _figures(curve: AcceptanceCurve, tokens_per_step: float | None) -> Acceptanc
         acceptance_rate=rate.value,
         acceptance_rate_low=rate.low,
         acceptance_rate_high=rate.high,
-        tokens_per_step=tokens_per_step,
+        tokens_per_step=None if steps is None else steps.value,
+        tokens_per_step_low=None if steps is None else steps.low,
+        tokens_per_step_high=None if steps is None else steps.high,
         positions=_positions(curve),
     )
 

@@ -15,7 +15,7 @@ from pytest_specgate.reporting.knee_words import (
     source_notes,
 )
 from pytest_specgate.reporting.markup import code, prose, row
-from pytest_specgate.reporting.window_knee import knee_or_problem, pin_lines
+from pytest_specgate.reporting.window_knee import pin_lines, window_knee
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ def knee_table(record: WindowRecord, path: str) -> str:
         record: of the window.
         path: where it lies.
     """
-    knee = knee_or_problem(record, path)
+    knee = window_knee(record, path)
     if isinstance(knee, str):
         return f"{prose(knee)}\n\n"
     return "" if knee is None else "".join(f"{line}\n" for line in _lines(knee, record, path))

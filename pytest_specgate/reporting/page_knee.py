@@ -83,12 +83,14 @@ class KneeView:
         assumed: what predictions assume.
         notes: what else a reader should know.
         pins: commands that write a gate file for what a sweep has found, each with that file.
+        problem: why there is nothing of all that; empty where there is.
     """
 
-    drafters: tuple[DrafterView, ...]
-    assumed: str
-    notes: tuple[str, ...]
+    drafters: tuple[DrafterView, ...] = ()
+    assumed: str = ""
+    notes: tuple[str, ...] = ()
     pins: tuple[tuple[str, str], ...] = ()
+    problem: str = ""
 
 
 def knee_view(figures: Figures, *, name: str) -> KneeView | None:
@@ -101,6 +103,8 @@ def knee_view(figures: Figures, *, name: str) -> KneeView | None:
     knee = window_knee(figures.window.record, figures.window.path)
     if knee is None:
         return None
+    if isinstance(knee, str):
+        return KneeView(problem=one_line(knee))
     drafters = tuple(
         _drafter(source, knee, figures, name=f"{name}-knee-{number}") for number, source in enumerate(knee.sources, 1)
     )

@@ -235,7 +235,7 @@ def _raw(verdict: Verdict, ratio: float) -> float:
 def _window(window: ReportedWindow) -> WindowInShort:
     """Return a window in short; its verdicts stand with their gates."""
     short = record_json(window.record, path=window.path, judged=window.judged)
-    kept = {name: _cleaned(short[name]) for name in WindowInShort.model_fields if name != "knee"}
+    kept = {name: _cleaned(short[name]) for name in WindowInShort.model_fields if not name.startswith("knee")}
     told = WindowInShort.model_validate_json(json.dumps(kept))
     if not any(arm.speculates for arm in window.record.arms):
         return told
@@ -243,4 +243,6 @@ def _window(window: ReportedWindow) -> WindowInShort:
     from pytest_specgate.reporting.window_knee import window_knee  # noqa: PLC0415  - likewise
 
     knee = window_knee(window.record, window.path)
+    if isinstance(knee, str):
+        return told.model_copy(update={"knee_problem": knee})
     return told if knee is None else told.model_copy(update={"knee": knee_report(knee)})

@@ -84,19 +84,10 @@ def _noise_words(told: WindowHorizons) -> dict[str, str]:
     return {**dict.fromkeys(OBJECTIVES.values(), "told by the rounds alone"), **words}
 
 
-def window_knee(record: WindowRecord, path: str) -> Knee | None:
-    """Return what a window tells of horizons; `None` where no two of one drafter may be looked at, or nothing is told.
-
-    Args:
-        record: of the window.
-        path: where it lies.
-    """
-    found = knee_or_problem(record, path)
-    return found if isinstance(found, Knee) else None
-
-
-def knee_or_problem(record: WindowRecord, path: str) -> Knee | str | None:
+def window_knee(record: WindowRecord, path: str) -> Knee | str | None:
     """Return what a window tells of horizons, or in a sentence why nothing is: no report of verdicts ends with that.
+
+    `None` where no two horizons of one drafter may be looked at.
 
     Args:
         record: of the window.
@@ -135,7 +126,7 @@ def knee_section(record: WindowRecord, path: str, *, view: View) -> Iterator[str
     """
     if view.detail < Detail.NORMAL or not any(arm.speculates for arm in record.arms):
         return
-    knee = knee_or_problem(record, path)
+    knee = window_knee(record, path)
     if knee is None:
         return
     yield ""

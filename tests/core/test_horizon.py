@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_specgate.core.acceptance import AcceptanceCurve, Estimate
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.horizon import Measured, crossing, horizons, over_boots
+from pytest_specgate.core.horizon import Measured, crossing, horizons, over_boots, tokens_per_step
 from pytest_specgate.core.noise import declared_noise
 from pytest_specgate.core.speculation import LONGEST_HORIZON, SpeculationDelta, pool
 
@@ -109,6 +109,29 @@ def test_tokens_per_step_rise_with_k_by_the_products_of_acceptances(found: Accep
     assert tokens == pytest.approx(sorted(tokens))
     assert tokens[: found.k] == pytest.approx(expected)
     assert tokens[found.k - 1] == one.tokens_per_step
+
+
+@given(curves(), st.floats(0.1, 1.0), st.lists(st.integers(1, 50), min_size=2, max_size=9))
+def test_measured_tokens_per_step_lie_in_their_interval(found: AcceptanceCurve, share: float, parts: list[int]) -> None:
+    """Whatever the counts are; the interval is that of the horizon, and nothing tells one without samples."""
+    value = 1 / (1 - share + share / found.acceptance_length.value)
+    sampled = AcceptanceCurve(pool([found.counts] * len(parts)), (found.counts,) * len(parts), "prompts")
+    decoded = [part * found.counts.drafts for part in parts]
+    one = tokens_per_step(value, sampled, decoded)
+    [*_, row] = horizons([Measured(found.k, value, (), sampled, tuple(decoded))])
+
+    assert one == row.tokens_per_step
+    assert one.low is not None
+    assert one.high is not None
+    assert 1 <= one.low <= value <= one.high <= found.k + 1 + 1e-9
+    if share < 0.999 and found.acceptance_length.value > 1.001:
+        assert tokens_per_step(value, found, ()) == Estimate(value)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 5.5])
+def test_tokens_per_step_that_no_step_gives_have_no_interval(value: float) -> None:
+    """A step of k=4 gives 1 to 5 tokens."""
+    assert tokens_per_step(value, curve(K4, 3478), ()) == Estimate(value)
 
 
 MEASURED: Final = {

@@ -190,7 +190,7 @@ def test_boots_of_one_arm_under_other_loads_are_not_compared(build: type[Build])
     one = row(found, "", mode="absolute", subject="k4", at=None)
 
     assert (found.outcome, one.reason) == (Outcome.INVALID, "profile-mismatch")
-    assert "boots of k4 were put under other loads" in one.message
+    assert "boots of arm k4 were put under other loads" in one.message
 
 
 def test_acceptance_belongs_to_levels_only(build: type[Build]) -> None:

@@ -176,6 +176,7 @@ def test_as_json_every_figure_has_its_interval(kept: Ran, capsys: pytest.Capture
     assert (greedy.basis, greedy.samples) == ("prompts", 4)
     assert greedy.acceptance_length == pytest.approx(1 + greedy.accepted_tokens / greedy.drafts)
     assert greedy.short_draft_tokens == 4 * greedy.drafts - greedy.draft_tokens > 0
+    assert greedy.tokens_per_step_low < greedy.tokens_per_step < greedy.tokens_per_step_high  # type: ignore[operator]
     assert [one.position for one in sampled.positions] == [1, 2, 3, 4]
     assert all(one.rate_low <= one.rate <= one.rate_high for one in greedy.positions)  # type: ignore[operator]
     assert all(one.of_proposed_low == one.of_proposed_high >= one.rate for one in greedy.positions)

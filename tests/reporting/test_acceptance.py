@@ -57,7 +57,7 @@ def test_each_level_has_its_figures_and_each_position_its_rate() -> None:
     lines = _lines(gate, _window(gate, Build.drafted(10, k=4), Build.drafted(10, k=4)))
 
     assert lines[0] == "acceptance of k4, 2 boots pooled, with 95 % intervals"
-    assert "c=1 80 4.00 of 4 2.500 [2.26 .. 2.74] 37.5 % [31.4 .. 43.6] 2.500" in lines
+    assert "c=1 80 4.00 of 4 2.500 [2.26 .. 2.74] 37.5 % [31.4 .. 43.6] 2.500 [2.26 .. 2.74]" in lines
     assert "c=1 1 75.0 % [64.5 .. 83.2]" in lines
     assert [line.split(" %")[0] for line in lines if line.startswith(("2 ", "3 ", "4 "))][:3] == [
         "2 50.0",
@@ -120,6 +120,7 @@ def test_case_57_short_drafts_are_told_apart_from_refusal() -> None:
         ("acceptance_length", 2.6, "acceptance length in all boots: 2.500 [2.26 .. 2.74]"),
         ("acceptance_rate", 0.5, "acceptance rate in all boots: 40.0 % [33.5 .. 46.5]"),
         ("acceptance_rate_position_3", 0.3, "acceptance at position 3 in all boots: 25.0 % [16.8 .. 35.5]"),
+        ("tokens_per_step", 2.6, "tokens per step in all boots: 2.500 [2.26 .. 2.74]"),
     ],
 )
 def test_a_broken_limit_tells_how_sure_the_figure_is(metric: str, limit: float, figure: str) -> None:
@@ -141,6 +142,17 @@ def test_a_limit_on_something_else_says_nothing_of_drafts() -> None:
     lone = LonePair.of(Build.arm(4), profile=Build.profile(), rounds=2)
     gate = Build.gate(lone, LimitThreshold("ttft_p50", 1, "at_most", 0.0001))
     record = _window(gate, SHORT, SHORT)
+
+    text = failure_text(judge(gate, record)[0], gate=gate, record=record, record_path="r.json", again="pytest")
+
+    assert "draft" not in text
+
+
+def test_a_limit_on_the_steps_of_an_arm_without_speculation_says_nothing_of_drafts() -> None:
+    """One token a step is what off gives by definition, and there are no drafts to tell of."""
+    lone = LonePair.of(Build.arm(), profile=Build.profile(), rounds=2)
+    gate = Build.gate(lone, LimitThreshold("tokens_per_step", 1, "at_least", 1.5))
+    record = Build.window(lone, [1.0, 1.0], [1.0, 1.0])
 
     text = failure_text(judge(gate, record)[0], gate=gate, record=record, record_path="r.json", again="pytest")
 

@@ -14,7 +14,7 @@ from pytest_specgate.core.advice import Duel
 from pytest_specgate.core.analysis import CounterAnalysis
 from pytest_specgate.core.floors import NoiseFloor
 from pytest_specgate.core.horizon import Crossing, Horizon
-from pytest_specgate.core.knee import KneeCurve, counted_curve, knee_of
+from pytest_specgate.core.knee import Knee, KneeCurve, counted_curve, knee_of
 from pytest_specgate.core.knee_changes import Change
 from pytest_specgate.core.noise import Noise
 from pytest_specgate.core.records import ArmNoise
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_specgate.core.acceptance import Basis
-    from pytest_specgate.core.knee import CountedCurve, Knee
+    from pytest_specgate.core.knee import CountedCurve
 
 K7, K4 = (44225, 29747, 19984, 13513, 9086, 6095, 3840), (2508, 1607, 1033, 590)
 
@@ -68,7 +68,7 @@ def counted(positions: Sequence[int], drafts: int, source: str, **changes: Any) 
 def knee_of_three_arms() -> Knee:
     """Return what a window of off, k=4 and k=7 tells."""
     found = window_knee(three_arms().record, "record.json")
-    assert found is not None
+    assert isinstance(found, Knee)
     return found
 
 
@@ -340,7 +340,7 @@ def test_windows_without_horizons_that_met_have_no_section() -> None:
     other = window.with_field("off", 2, temperature=0.7)
     single = window.with_death("off", 2)
 
-    assert window_knee(window.record, "r") is not None
+    assert isinstance(window_knee(window.record, "r"), Knee)
     assert window_knee(other.record, "r") is None
     assert window_knee(single.record, "r") is None
     for one in (other, single):
@@ -378,7 +378,7 @@ def test_what_a_sweep_ruled_out_is_said_last() -> None:
     record = window.record.model_copy(update={"ruled_out": {"k7": "k=7 cannot win: it is slower than k=4"}})
     found = window_knee(record, "r")
 
-    assert found is not None
+    assert isinstance(found, Knee)
     assert list(short_lines(found))[-1] == "k7: k=7 cannot win: it is slower than k=4"
     assert "k7: k=7 cannot win: it is slower than k=4" in list(knee_lines(found))
     assert knee_report(found).sources[0].ruled_out == {"k7": "k=7 cannot win: it is slower than k=4"}

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from pytest_specgate.core.differences import Difference, DifferenceReport
 from pytest_specgate.core.errors import UsageError
+from pytest_specgate.core.knee import Knee
 from pytest_specgate.reporting import window_knee as window_knee_module
 from pytest_specgate.reporting.knee import knee_lines
 from pytest_specgate.reporting.knee_json import knee_report
 from pytest_specgate.reporting.knee_markdown import knee_table
 from pytest_specgate.reporting.knee_words import BUILDS, short_lines
 from pytest_specgate.reporting.markup import prose
+from pytest_specgate.reporting.page import html_page
+from pytest_specgate.reporting.session_json import session_json
 from pytest_specgate.reporting.window_knee import measured_window, window_knee
-from tests.reporting.page_runs import three_arms
-
-if TYPE_CHECKING:
-    from pytest_specgate.core.knee import Knee
+from tests.reporting.page_reading import read
+from tests.reporting.page_runs import reported, session, three_arms
 
 
 @pytest.fixture(scope="module", name="knee")
 def knee_of_three_arms() -> Knee:
     """Return what a window of off, k=4 and k=7 tells."""
     found = window_knee(three_arms().record, "record.json")
-    assert found is not None
+    assert isinstance(found, Knee)
     return found
 
 
@@ -75,7 +76,11 @@ def test_a_section_that_fails_takes_no_verdict_with_it(monkeypatch: pytest.Monke
     assert words in lines
     assert "k4 against off (args.speculative_config varies)" in lines
     assert knee_table(window.record, "r") == f"{prose(words)}\n\n"
-    assert window_knee(window.record, "r") is None
+    assert window_knee(window.record, "r") == words
+    whole: dict[str, Any] = session_json(session(reported(window)))
+    (told,) = whole["windows"]
+    assert ("knee" in told, told["knee_problem"]) == (False, words)
+    assert words in read(html_page(session(reported(window)))).having("window")[0].text
 
 
 def test_servers_that_differ_in_more_are_read_from_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
