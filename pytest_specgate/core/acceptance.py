@@ -51,11 +51,11 @@ class Estimate:
     high: float | None = None
 
     @property
-    def log_half_width(self) -> float | None:
-        """Half the width of the interval in log units; `None` where there is none, or no logarithm of it."""
+    def log_distances(self) -> tuple[float, float] | None:
+        """From the figure down to its lower end and up to its upper one, in log units; `None` where one has no log."""
         if self.low is None or self.high is None or self.low <= 0:
             return None
-        return math.log(self.high / self.low) / 2
+        return math.log(self.value / self.low), math.log(self.high / self.value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

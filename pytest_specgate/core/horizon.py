@@ -269,7 +269,8 @@ def _step(k: int, times: Mapping[int, Estimate]) -> tuple[Estimate, Origin] | No
         return times[k], "measured"
     below, above = sorted(one for one in times if one < k), sorted(one for one in times if one > k)
     if below and above:
-        return _on_line(k, below[-1], above[0], times), "interpolated"
+        line = _on_line(k, below[-1], above[0], times)
+        return (line if below[-1] else _up_to(times[above[0]], line)), "interpolated"
     # A first draft token costs more than a further one: a line from off would be too steep beyond.
     speculative = [one for one in below if one]
     if len(speculative) < 2:
@@ -289,13 +290,28 @@ def _on_line(k: int, left: int, right: int, times: Mapping[int, Estimate]) -> Es
     return Estimate(value, between(before.low, after.low), between(before.high, after.high))
 
 
+def _up_to(longer: Estimate, line: Estimate) -> Estimate:
+    """Return a step time on the line from off to a longer horizon, with all that lies between the two as its interval.
+
+    The first draft token costs more than a further one (a drafter has to run at all), so the line is the least that
+    such a step takes; the step of the longer horizon is the most.
+    """
+    if line.high is None or longer.high is None:
+        return line
+    return Estimate(line.value, line.low, max(line.high, longer.high))
+
+
 def _quotient(tokens: Estimate, time: Estimate) -> Estimate:
-    """Return tokens / time with the interval of two independent figures, in log units."""
-    speed, one, other = tokens.value / time.value, tokens.log_half_width, time.log_half_width
-    if one is None or other is None:
+    """Return tokens / time with the interval of two independent figures.
+
+    Recovered from the distances of either from its ends, in log units (MOVER: Zou and Donner, Statistics in Medicine
+    27, 2008, p. 1693): they need not be symmetric.
+    """
+    speed, more, less = tokens.value / time.value, tokens.log_distances, time.log_distances
+    if more is None or less is None:
         return Estimate(speed)
-    half = math.hypot(one, other)
-    return Estimate(speed, speed * math.exp(-half), speed * math.exp(half))
+    down, up = math.hypot(more[0], less[1]), math.hypot(more[1], less[0])
+    return Estimate(speed, speed * math.exp(-down), speed * math.exp(up))
 
 
 def over_boots(values: Sequence[float], *, noise: Noise = UNKNOWN_NOISE) -> Estimate:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ASSUMED: Final = (
     "a prediction assumes that the same share of tokens comes from steps that draft as in the measured horizon, that "
     "what a position gives does not depend on how many follow it, and that step times between measured horizons lie on "
-    "a line"
+    "a line, those between off and a draft on it or above"
 )
 RHYTHM: Final = (
     "TTFT of a closed loop is also the rhythm of an arm: where answers end one by one, fewer prompts are prefilled at "

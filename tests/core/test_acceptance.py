@@ -203,12 +203,14 @@ def test_a_position_that_none_accepted_and_few_may_have_reached() -> None:
         (Estimate(2.0), None),
         (Estimate(2.0, 1.0), None),
         (Estimate(0.5, 0.0, 1.0), None),
-        (Estimate(2.0, 1.0, math.e), 0.5),
+        (Estimate(2.0, 1.0, 2 * math.e), (math.log(2), 1.0)),
     ],
 )
-def test_a_width_in_log_units_needs_two_positive_ends(estimate: Estimate, expected: float | None) -> None:
-    """Half of log(high / low), or nothing."""
-    assert estimate.log_half_width == (None if expected is None else pytest.approx(expected))
+def test_distances_in_log_units_need_two_positive_ends(
+    estimate: Estimate, expected: tuple[float, float] | None
+) -> None:
+    """From the figure down to its lower end and up to its upper one, or nothing."""
+    assert estimate.log_distances == (None if expected is None else pytest.approx(expected))
 
 
 @given(curves())
