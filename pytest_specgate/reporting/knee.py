@@ -77,6 +77,8 @@ def source_lines(
     if shown:
         yield from ("", "horizons: what each gives and costs")
         yield horizon_table(shown, columns=columns)
+    if titled and at is None and (others := [one.at for one in source.levels if one not in shown and one.at]):
+        yield f"also measured, and shown with --at: {', '.join(map(level_label, others))}"
     if source.drafted_only:
         yield DRAFTED
     yield from map(one_line, source_notes([source]) if titled else ruled_out_lines([source]))

@@ -269,11 +269,13 @@ def test_identity_stands_before_any_figure(knee: Knee) -> None:
 
 
 def test_other_loads_are_shown_where_they_are_asked_for(knee: Knee) -> None:
-    """And no others."""
-    text = "\n".join(knee_lines(knee, at=[8]))
+    """And no others; who asks for none is told which there are."""
+    text, unasked = "\n".join(knee_lines(knee, at=[8])), list(knee_lines(knee))
 
     assert "acceptance by position at c=8" in text
     assert "acceptance by position at c=1," not in text
+    assert "also measured" not in text
+    assert "also measured, and shown with --at: c=8" in unasked
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100])
