@@ -11,7 +11,8 @@ engine tells what each request drafted, a rate is a ratio of sums over prompts, 
     R = sum(a_u) / sum(d_u)      var(R) = n / (n - 1) * sum((a_u - R d_u)^2) / sum(d_u)^2
 
 Else the same over boots, which send the same prompts and so tell nothing of other prompts; else over drafts as if they
-were independent, which is too narrow. No interval is narrower than the last one (Wilson's for a share).
+were independent, which is too narrow. No interval is narrower than the last one (Wilson's for a share). Boots repeat
+the same drafts: that takes the number of one boot, since a hundred boots of one prompt are no hundred prompts.
 
 **Shorter drafts.** A drafter may propose fewer than k tokens. A rate per draft falls then though nothing was refused.
 `AcceptanceCurve.per_proposed` tells the two apart: exactly where the engine tells the length of each draft, else by
@@ -68,6 +69,7 @@ class AcceptanceCurve:
             drafts as the basis.
         basis: what the samples are.
         proposed: drafts that reached each position, from position 1; `None` where the engine does not tell.
+        boots: how many were pooled, each of which was sent the same prompts.
 
     Raises:
         UsageError: nothing was drafted, or the counts contradict each other.
@@ -77,6 +79,7 @@ class AcceptanceCurve:
     samples: tuple[SpeculationDelta, ...] = ()
     basis: Basis = "drafts"
     proposed: tuple[int, ...] | None = None
+    boots: int = 1
 
     def __post_init__(self) -> None:
         if not self.counts.draft_tokens:
@@ -124,11 +127,10 @@ class AcceptanceCurve:
         """Accepted / draft tokens."""
         sums = [(sample.accepted_tokens, sample.draft_tokens) for sample in self._several]
         rate = self.counts.accepted_tokens / self.counts.draft_tokens
-        low, high = _wilson(rate, self.counts.draft_tokens)
         # Tokens of one draft are no independent sample either: the next one counts only if this one does.
         a_draft = self.counts.drafts / self.counts.draft_tokens
         half = max(_half_width(sums) or 0.0, a_draft * self._independent_half_width(self.k))
-        return Estimate(rate, max(0.0, min(rate - half, low)), min(1.0, max(rate + half, high)))
+        return Estimate(rate, *self._with_rare(rate - half, rate + half))
 
     @property
     def short_drafts(self) -> int:
@@ -146,12 +148,8 @@ class AcceptanceCurve:
         taken = [(sum(sample.accepted_per_position[:k]), sample.drafts) for sample in self._several]
         value = sum(self.counts.accepted_per_position[:k]) / self.counts.drafts
         half = max(_half_width(taken) or 0.0, self._independent_half_width(k))
-        low, high = value - half, value + half
-        if k and not self._independent_half_width(k):
-            # All drafts gave the same, which is no proof that all do: of what lies between 0 and k, shares vary most.
-            share = _wilson(value / k, self.counts.drafts)
-            low, high = min(low, k * share[0]), max(high, k * share[1])
-        return Estimate(1 + value, 1 + max(0.0, low), 1 + min(float(k), high))
+        low, high = self._with_rare((value - half) / k, (value + half) / k) if k else (0.0, 0.0)
+        return Estimate(1 + value, min(1 + value, 1 + k * low), max(1 + value, 1 + k * high))
 
     def per_proposed(self) -> tuple[tuple[float, float], ...]:
         """Return the least and the greatest share of the drafts that reached a position in which it was accepted.
@@ -179,15 +177,30 @@ class AcceptanceCurve:
         return least, max(least, drafts + -beyond // (place + 1 - shortest))
 
     @property
+    def sampled(self) -> int:
+        """How many samples the intervals are taken over; those that drafted nothing tell nothing."""
+        return self.counts.drafts if self.basis == "drafts" else sum(sample.drafts > 0 for sample in self.samples)
+
+    @property
     def _several(self) -> tuple[SpeculationDelta, ...]:
         return self.samples if len(self.samples) > 1 else ()
 
     def _share(self, place: int) -> Estimate:
         accepted, drafts = self.counts.accepted_per_position[place], self.counts.drafts
         rate = accepted / drafts
-        low, high = _wilson(rate, drafts)
+        low, high = _wilson(rate, drafts / self.boots)
         half = _half_width([(sample.accepted_per_position[place], sample.drafts) for sample in self._several]) or 0.0
         return Estimate(rate, max(0.0, min(rate - half, low)), min(1.0, max(rate + half, high)))
+
+    def _with_rare(self, low: float, high: float) -> tuple[float, float]:
+        """Return the ends of a share of what drafts could give, with what the drafts of one boot may have missed.
+
+        Where all gave the same, or all but a few, that is no proof that all do: no interval ends before that of drafts
+        of which none gave anything, or all gave all.
+        """
+        drafts = self.counts.drafts / self.boots
+        (_, least_high), (greatest_low, _) = _wilson(0.0, drafts), _wilson(1.0, drafts)
+        return max(0.0, min(low, greatest_low)), min(1.0, max(high, least_high))
 
     def _independent_half_width(self, k: int) -> float:
         """Return the half-width of what the first k positions give a draft, for drafts independent of each other.
@@ -197,14 +210,14 @@ class AcceptanceCurve:
         drafts, taken = self.counts.drafts, self.counts.accepted_per_position[:k]
         squares = sum((2 * i + 1) * count for i, count in enumerate(taken))
         # In whole numbers, so that what does not vary at all is told from what varies little.
-        return _normal() * math.sqrt((squares * drafts - sum(taken) ** 2) / drafts**3)
+        return _normal() * math.sqrt((squares * drafts - sum(taken) ** 2) * self.boots / drafts**3)
 
 
 def _normal() -> float:
     return float(special.ndtri(_TAIL))
 
 
-def _wilson(rate: float, count: int) -> tuple[float, float]:
+def _wilson(rate: float, count: float) -> tuple[float, float]:
     """Return Wilson's interval of a share (Journal of the American Statistical Association 22, 1927, p. 209)."""
     z = _normal()
     centre = (rate + z * z / (2 * count)) / (1 + z * z / count)

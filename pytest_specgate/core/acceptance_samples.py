@@ -75,12 +75,12 @@ def curve_of(points: Sequence[PointRecord]) -> AcceptanceCurve:
     told = [request_samples(point) for point in points]
     counts = pool(deltas)
     if any(samples.problem for samples in told):
-        return AcceptanceCurve(counts, *_boots(deltas))
+        return AcceptanceCurve(counts, *_boots(deltas), boots=len(points))
     proposed = _sums([samples.proposed for samples in told])
     prompts = _prompts(points, told)
     if _several(prompts):
-        return AcceptanceCurve(counts, prompts, "prompts", proposed)
-    return AcceptanceCurve(counts, *_boots(deltas), proposed)
+        return AcceptanceCurve(counts, prompts, "prompts", proposed, boots=len(points))
+    return AcceptanceCurve(counts, *_boots(deltas), proposed, boots=len(points))
 
 
 def decoded_of(points: Sequence[PointRecord], curve: AcceptanceCurve) -> tuple[int, ...]:

@@ -20,8 +20,7 @@ _OVER: Final[dict[Basis, str]] = {
 
 def basis_text(curve: AcceptanceCurve) -> str:
     """Return what the intervals of a curve are taken over: ``over 9 prompts``."""
-    count = curve.counts.drafts if curve.basis == "drafts" else len(curve.samples)
-    return _OVER[curve.basis].format(counted(count, curve.basis.removesuffix("s")))
+    return _OVER[curve.basis].format(counted(curve.sampled, curve.basis.removesuffix("s")))
 
 
 def basis_sentences(curves: Iterable[tuple[str, AcceptanceCurve]], *, link: str) -> Iterator[str]:

@@ -79,7 +79,7 @@ def _curve(one: KneeCurve) -> ReportedAcceptance:
         k=one.k,
         load=_load(one.at),
         basis=one.curve.basis,
-        samples=counts.drafts if one.curve.basis == "drafts" else len(one.curve.samples),
+        samples=one.curve.sampled,
         drafts=counts.drafts,
         draft_tokens=counts.draft_tokens,
         accepted_tokens=counts.accepted_tokens,

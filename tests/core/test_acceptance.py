@@ -119,6 +119,41 @@ def test_drafts_that_all_gave_the_same_are_no_certainty(accepted: int) -> None:
     assert within(few)
 
 
+@pytest.mark.parametrize(("nothing", "little"), [((0, 0), (1, 0)), ((470, 470), (470, 469))])
+def test_what_is_rare_is_no_surer_than_what_never_happened(nothing: tuple[int, int], little: tuple[int, int]) -> None:
+    """One token accepted, or refused, of 470 drafts bounds what others give no better than none did."""
+
+    def made(accepted: tuple[int, int]) -> AcceptanceCurve:
+        return AcceptanceCurve(SpeculationDelta(470, 940, sum(accepted), accepted))
+
+    for one in ("acceptance_rate", "acceptance_length"):
+        never, rarely = getattr(made(nothing), one), getattr(made(little), one)
+        assert (rarely.high >= never.high) if not sum(nothing) else (rarely.low <= never.low)
+    assert width(made(nothing).acceptance_rate) == pytest.approx(1.959963985**2 / (470 + 1.959963985**2))
+
+
+@given(curves(), st.integers(2, 9))
+def test_boots_that_repeat_each_other_make_nothing_surer(curve: AcceptanceCurve, boots: int) -> None:
+    """The same prompts give the same drafts in every boot: intervals are those of one boot, whatever their number."""
+    one = AcceptanceCurve(curve.counts)
+    all_of_them = AcceptanceCurve(pool([curve.counts] * boots), (curve.counts,) * boots, "boots", boots=boots)
+    both = zip(
+        [*one.rates, one.acceptance_rate, one.acceptance_length],
+        [*all_of_them.rates, all_of_them.acceptance_rate, all_of_them.acceptance_length],
+        strict=True,
+    )
+
+    assert all(ends(repeated) == pytest.approx(ends(single)) for single, repeated in both)
+
+
+def test_samples_that_drafted_nothing_are_not_counted() -> None:
+    """An interval over four prompts of which two drafted is one over two."""
+    some, none = counted([(2, 1)] * 5, 2), SpeculationDelta(0, 0, 0, (0, 0))
+
+    assert AcceptanceCurve(pool([some] * 2), (some, none, some, none), "prompts").sampled == 2
+    assert AcceptanceCurve(some).sampled == 5
+
+
 def test_no_position_is_no_gain_for_certain() -> None:
     """Without drafts a step gives one token, and nothing about it is uncertain."""
     assert AcceptanceCurve(PUBLISHED).length_at(0) == Estimate(1.0, 1.0, 1.0)

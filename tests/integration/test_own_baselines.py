@@ -6,10 +6,14 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pytest
+
 from pytest_specgate.adapters.baseline_files import BaselineFolder
 
 if TYPE_CHECKING:
     from tests.integration.conftest import GateFolder
+
+pytestmark = pytest.mark.alone
 
 ROOT: Final = Path(__file__).parents[2]
 GATE: Final = "benchmarks/fake_engine/bench_gate.py"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from tests.integration.conftest import GateFolder, GateRun
 
+pytestmark = pytest.mark.alone
+
 _PAGE: Final = (Path(__file__).parents[2] / "docs" / "records.md").read_text(encoding="utf-8")
 _GATES, _OTHERS, _LOOK = re.findall(r"```python\n(.*?)```", _PAGE, re.DOTALL)
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.alone
+
 JSON_KEYS = {
     "outcome", "reason", "expected", "slowed", "metric", "margin", "change", "interval", "pytest_exit_code", "proved",
 }  # fmt: skip

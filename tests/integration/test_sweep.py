@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tests.integration.conftest import GateFolder, GateRun
 
+pytestmark = pytest.mark.alone
+
 # A draft token costs 1 ms: for one user k=2 gives 2.6 tokens in 6 ms and k=7 no more in 11; off gives one in 4 ms, and
 # wins as soon as four users draft together.
 _SWEEP = """\

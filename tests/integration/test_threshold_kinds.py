@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pytest_specgate.core.verdict import FactorVerdict
     from tests.integration.conftest import GateFolder, GateRun
 
+pytestmark = pytest.mark.alone
+
 _KINDS = """\
     LOAD = load(requests={1: 2, 8: 8})
     NARROW = noise_floor("20%", source="a made-up figure")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tests.integration.conftest import GateFolder, GateRun
 
+pytestmark = pytest.mark.alone
+
 PAGE: Final = Path(__file__).parents[2] / "docs" / "thresholds.md"
 MODEL: Final = "fake-model"
 SWITCHES: Final = ("--specgate-accept-regression", "--specgate-calibrate", "--specgate-plan")
