@@ -8,10 +8,10 @@ import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, get_args
-from urllib.parse import urlsplit
 
 import pytest
 
+from pytest_specgate.core.addresses import address_problem, shown_address
 from pytest_specgate.earlier_reports import foreign
 from pytest_specgate.names import REPORT_KEY
 
@@ -78,14 +78,8 @@ def addresses_of(given: Given | None) -> dict[str, str]:
     """Read addresses by name of the arm."""
     urls = {name: url.rstrip("/") for name, url in variables_of(given).items()}
     for name, url in urls.items():
-        parts = urlsplit(url)
-        if given is not None and (parts.scheme != "http" or not parts.hostname or parts.path or parts.query):
-            raise pytest.UsageError(
-                f"{given.place} has {name}={parts.scheme}://{parts.hostname or ''}{parts.path}: the base address of a "
-                f"server is wanted, as http://10.0.0.5:8000"
-            )
-        if given is not None and (parts.username or parts.password):
-            raise pytest.UsageError(f"{given.place}: the address of {name} has a user name, which is not sent")
+        if given is not None and (problem := address_problem(url, whose=name)):
+            raise pytest.UsageError(f"{given.place} has {name}={shown_address(url)}: {problem}")
     return urls
 
 

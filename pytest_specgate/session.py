@@ -216,7 +216,7 @@ class GateSession:
         except pytest.skip.Exception:
             self._note(item, WRITTEN)
             raise
-        found = [*properties(verdict)]
+        found = [*properties(verdict, temperature=gate.pair.profile.temperature_at(verdict.at))]
         if self.windows.closed(item) is None:
             found += pair_properties(gate.pair, self.measured(item).record)
         if (runs := runs_of(item)) > 1:
@@ -384,7 +384,8 @@ class GateSession:
     def _reported_one(self, key: tuple[str, str]) -> ReportedVerdict:
         verdict, item = self._own[key], self._items[key]
         text = "" if verdict.accepted else "\n".join(filter(None, [verdict.mismatch, self._failure_text(item)]))
-        return ReportedVerdict(verdict, as_typed(item), skipped=self._skipped(verdict), text=text)
+        temperature = cast("Gate", self.windows.gate(item)).pair.profile.temperature_at(verdict.at)
+        return ReportedVerdict(verdict, as_typed(item), self._skipped(verdict), text, temperature)
 
     def server(self, arm: Arm) -> Server:
         """Return a running server of an arm, for the fixture `vllm_server`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +11,7 @@ from pytest_specgate.cli.horizon_arguments import horizon, levels_of
 from pytest_specgate.core.errors import UsageError, nearest
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_specgate.core.arms import Arm
     from pytest_specgate.core.ceiling import Ceilings
@@ -29,7 +29,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--step-time", metavar="TIME", help="without a record: time of a decode step, as 23.38ms")
     parser.add_argument(
-        "--tokens-per-step", metavar="N", type=float, help="likewise: output tokens of a decode step, from 1 to k + 1"
+        "--tokens-per-step", metavar="N", type=_number, help="likewise: output tokens of a decode step, from 1 to k + 1"
     )
     parser.add_argument("--k", metavar="K", type=horizon, help="likewise: draft horizon")
     parser.add_argument(
@@ -95,42 +95,65 @@ def _speed(text: str) -> float:
     Raises:
         UsageError: it is none.
     """
+    from pytest_specgate.core.ceiling import check_target  # noqa: PLC0415  - likewise
     from pytest_specgate.core.units import amount_of  # noqa: PLC0415  - likewise
 
     for spelling in (text, f"{text} tokens/s"):
         try:
-            return amount_of("--target", spelling, "tokens/s")
+            found = amount_of("--target", spelling, "tokens/s")
+            break
         except UsageError:
             continue
-    raise UsageError(f"--target={text!r} is no speed: write tokens per second, as '200 tokens/s'")
+    else:
+        raise UsageError(f"--target={text!r} is no speed: write tokens per second, as '200 tokens/s'")
+    _checked("--target", text, lambda: check_target(found))
+    return found
+
+
+def _checked(flag: str, text: object, check: Callable[[], None]) -> None:
+    """Run a check, and name the option in its refusal.
+
+    Raises:
+        UsageError: the value is refused.
+    """
+    try:
+        check()
+    except UsageError as error:
+        raise UsageError(f"{flag} {text}: {error}") from error
+
+
+def _number(text: str) -> float:
+    """Read a plain number.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    try:
+        return float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number: write tokens per step as 2.65") from error
 
 
 def _given(arguments: argparse.Namespace, target: float | None) -> Ceilings:
-    from pytest_specgate.core.ceiling import ArmCeiling, ceiling, ceilings  # noqa: PLC0415  - likewise
+    from pytest_specgate.core import ceiling as core  # noqa: PLC0415  - likewise
     from pytest_specgate.core.declared import seconds_of  # noqa: PLC0415  - likewise
 
-    figures = ceiling(
-        step_time_s=seconds_of("--step-time", arguments.step_time),
-        tokens_per_step=arguments.tokens_per_step,
-        k=arguments.k,
-        target_tokens_per_s=target,
-    )
-    return ceilings((ArmCeiling(ceiling=figures),))
+    k, tokens, time = arguments.k, arguments.tokens_per_step, seconds_of("--step-time", arguments.step_time)
+    _checked("--k", k, lambda: core.check_horizon(k))
+    _checked("--step-time", arguments.step_time, lambda: core.check_step_time(time))
+    _checked("--tokens-per-step", f"{tokens:g}", lambda: core.check_tokens(tokens, k=k))
+    figures = core.ceiling(step_time_s=time, tokens_per_step=tokens, k=k, target_tokens_per_s=target)
+    return core.ceilings((core.ArmCeiling(ceiling=figures),))
 
 
 def _measured(arguments: argparse.Namespace, target: float | None) -> Ceilings:
     from pytest_specgate.cli.records import record_at  # noqa: PLC0415  - likewise
-    from pytest_specgate.core.ceiling import arm_ceiling, ceilings  # noqa: PLC0415  - likewise
+    from pytest_specgate.core.ceiling import ceilings, record_ceiling  # noqa: PLC0415  - likewise
     from pytest_specgate.core.confounds import attached_sentence  # noqa: PLC0415  - likewise
-    from pytest_specgate.core.decode_figures import decode_figures  # noqa: PLC0415  - likewise
 
     record, path = record_at(arguments.record)
     arms, levels = _arms(record, arguments.arm), _levels(record, arguments.at)
-    found = tuple(
-        arm_ceiling(decode_figures(record, arm, at), arm=arm.name, at=at, target_tokens_per_s=target)
-        for arm in arms
-        for at in levels
-    )
+    found = tuple(record_ceiling(record, arm, at, target_tokens_per_s=target) for arm in arms for at in levels)
     return ceilings(
         found,
         record=str(path),
@@ -162,7 +185,9 @@ def _arms(record: WindowRecord, names: Sequence[str]) -> list[Arm]:
         if name not in drafting:
             known = any(arm.name == name for arm in record.arms)
             why = "does not speculate, so it has no ceiling of drafts" if known else "is no arm of the record"
-            raise UsageError(f"--arm {name}: {name} {why}: name {_listed([*drafting])}{nearest(name, drafting)}")
+            # A single name needs no guess beside it.
+            meant = nearest(name, drafting) if len(drafting) > 1 else ""
+            raise UsageError(f"--arm {name}: {name} {why}: name {_listed([*drafting])}{meant}")
     return [drafting[name] for name in dict.fromkeys(names or drafting)]
 
 

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from pytest_specgate.core.levels import Level
 
 _SOURCE_LENGTH: Final = 3
+_REPORTS: Final = {
+    "the report of a run": {"windows", "unmeasured"},
+    "what `specgate knee --json` prints": {"sources", "advice"},
+    "what `specgate probe --json` prints": {"levels", "limits"},
+}
+"""What has a schema version, too, by keys that no window record has."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,8 +70,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--k", metavar="K", type=horizon,
-        help="horizon that --snippet pins; without it the best one, or else the shortest, of the advice for one user,"
-        " where anything has beaten off",
+        help="horizon that --snippet pins; without it, of those that the advice for one user leaves, the one that the"
+        " fewest other objectives rule out (then the best one, then the shortest), where anything has beaten off",
     )  # fmt: skip
     parser.add_argument(
         "--drafter", metavar="NAME", help="drafter that --snippet pins, as the report names it, where there are several"
@@ -159,8 +165,13 @@ def _floors(texts: Sequence[str], source: str | None) -> dict[str, NoiseFloor]:
     for text in texts:
         name, _, amount = (part.strip() for part in text.partition("="))
         if name not in OBJECTIVES.values():
-            known = ", ".join(OBJECTIVES.values())
-            raise UsageError(f"--noise={text!r}: horizons are compared by {known}: write --noise {name or known}=8%")
+            first, *others = OBJECTIVES.values()
+            raise UsageError(
+                f"--noise={text!r}: horizons are compared by {', '.join((first, *others))}: write one of these, as "
+                f"--noise {first}={amount or '8%'}"
+            )
+        if name in found:
+            raise UsageError(f"--noise={text!r}: {name} has a floor already: give each metric one")
         fraction = fraction_of("--noise", amount)
         if not 0 < fraction < 1:
             raise UsageError(f"--noise={text!r} is no floor: write more than 0 % and less than 100 %")
@@ -172,9 +183,12 @@ def _read(path: Path, floors: Mapping[str, NoiseFloor]) -> MeasuredWindow | Coun
     """Read a window record, or what counters said.
 
     Raises:
-        UsageError: it is neither, broken, or tells of no draft.
+        UsageError: it is neither, a report, broken, or tells of no draft.
     """
-    if path.is_dir() or "schema_version" in _keys(path):
+    keys = {} if path.is_dir() else _keys(path)
+    if path.is_dir() or "schema_version" in keys:
+        if (what := _report_of(keys)) is not None:
+            raise UsageError(f"{path} is {what}, and no window record: give the record.json of a window")
         return _window(path, floors)
     from pytest_specgate.core.analysis import CounterAnalysis  # noqa: PLC0415  - likewise
     from pytest_specgate.core.knee import counted_curve  # noqa: PLC0415  - likewise
@@ -194,6 +208,11 @@ def _keys(path: Path) -> Mapping[str, object]:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no JSON: {error}") from error
     return found if isinstance(found, dict) else {}
+
+
+def _report_of(keys: Mapping[str, object]) -> str | None:
+    """Return what a file with a schema version is, where it is a report; `None` for what may be a window record."""
+    return next((what for what, marks in _REPORTS.items() if marks <= keys.keys()), None)
 
 
 def _first(error: ValueError) -> str:

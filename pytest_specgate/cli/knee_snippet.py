@@ -36,7 +36,8 @@ def write_snippet(
         UsageError: no window has both, several drafters may be meant, nothing has beaten off, or the file cannot be
             made.
     """
-    from pytest_specgate.reporting.snippet import gate_snippet  # noqa: PLC0415  - see the package's docstring
+    from pytest_specgate.reporting.knee_words import pin_note  # noqa: PLC0415  - see the package's docstring
+    from pytest_specgate.reporting.snippet import gate_snippet  # noqa: PLC0415  - likewise
 
     sources = _of_one_drafter(_with_off(knee), k=k, drafter=drafter)
     told = [one.advice for one in knee.advice.get(sources[0].drafter or "", ())]
@@ -49,6 +50,8 @@ def write_snippet(
     _write(target, text)
     if target != _STDOUT:
         say(f"{target} pins k={pinned} against off, as measured by {path}; run it: pytest {shlex.quote(target)}")
+        if note := pin_note(told, pinned):
+            say(note)
 
 
 def _with_off(knee: Knee) -> list[KneeSource]:

@@ -51,7 +51,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at-least", metavar="METRIC=LIMIT", nargs="+", action="extend", default=[],
         help="what must be reached in every boot at every load level, as acceptance_length=2.5 or acceptance_rate=60%%;"
-        " without one nothing is judged",
+        " each boot needs 20 drafts at a level for a figure of acceptance; without a limit nothing is judged",
     )  # fmt: skip
     parser.add_argument("--results", metavar="FOLDER", help=f"for record, logs and gate file (default: {_RESULTS})")
     parser.add_argument(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pytest_specgate.claims import at_least
-from pytest_specgate.core.arms import Arm
+from pytest_specgate.core.addresses import address_problem, shown_address
+from pytest_specgate.core.arms import MAXIMUM_ROUNDS, Arm
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.metrics import is_metric, metric
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 INPUT_TOKENS: Final = 512
 BOOTS: Final = 2
+_FEWEST_OUTPUT_TOKENS: Final = 2
 _K: Final = "num_speculative_tokens"
 _SPECULATION: Final = "speculative_config"
 _PER_REQUEST: Final = "per_request_spec_decode_metrics"
@@ -41,8 +44,23 @@ def probe_of(arguments: argparse.Namespace) -> AcceptanceProbe:
         raise UsageError(f"--boots={arguments.boots} measures nothing: write 1 or more")
     if arguments.attach and boots > 1:
         raise UsageError(f"--boots={boots}: a server that is attached is not started, so it has one boot: leave it out")
-    temperatures = tuple(arguments.temperature)
-    return AcceptanceProbe(arm=_arm(arguments), profile=_load(arguments), temperatures=temperatures, boots=boots)
+    if boots > MAXIMUM_ROUNDS:
+        raise UsageError(f"--boots={boots} is too many: write {MAXIMUM_ROUNDS} or fewer")
+    arm = _arm(arguments)
+    if arguments.attach and (problem := address_problem(arguments.attach.rstrip("/"), whose=arm.name)):
+        raise UsageError(f"--attach {shown_address(arguments.attach)}: {problem}")
+    return AcceptanceProbe(arm=arm, profile=_load(arguments), temperatures=_temperatures(arguments), boots=boots)
+
+
+def _temperatures(arguments: argparse.Namespace) -> tuple[float, ...]:
+    found: list[float] = []
+    for temperature in arguments.temperature:
+        if not 0 <= temperature < math.inf:
+            raise UsageError(f"--temperature: a temperature of {temperature:g} cannot be sent: write 0 or more")
+        if temperature in found:
+            raise UsageError(f"--temperature: temperature {temperature:g} is there twice: give it once")
+        found.append(temperature)
+    return tuple(found)
 
 
 def _arm(arguments: argparse.Namespace) -> Arm:
@@ -79,12 +97,22 @@ def _speculation(arguments: argparse.Namespace) -> dict[str, Any]:
 def _load(arguments: argparse.Namespace) -> RequestProfile:
     prompts = _prompts(arguments.prompts)
     own = arguments.input_tokens
-    return RequestProfile(
-        input_tokens=INPUT_TOKENS if own is None and isinstance(prompts, str) else own,
-        output_tokens=arguments.output_tokens,
-        requests=_requests(arguments.requests or ["1=16"]),
-        prompts=prompts,
-    )
+    if own is not None and own < 1:
+        raise UsageError(f"--input-tokens {own}: a prompt has at least one token: write 1 or more")
+    if arguments.output_tokens < _FEWEST_OUTPUT_TOKENS:
+        why = "the first token of an answer is none of a draft"
+        raise UsageError(f"--output-tokens {arguments.output_tokens}: {why}: write {_FEWEST_OUTPUT_TOKENS} or more")
+    requests = _requests(arguments.requests or ["1=16"])
+    try:
+        return RequestProfile(
+            input_tokens=INPUT_TOKENS if own is None and isinstance(prompts, str) else own,
+            output_tokens=arguments.output_tokens,
+            requests=requests,
+            prompts=prompts,
+        )
+    except UsageError as error:
+        # What is left to be wrong are levels and their counts.
+        raise UsageError(f"--requests: {str(error).removeprefix('RequestProfile: ')}") from error
 
 
 def _prompts(source: str) -> Literal["prose", "code"] | PromptFile:

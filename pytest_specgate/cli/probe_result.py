@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -36,11 +37,18 @@ if TYPE_CHECKING:
     from pytest_specgate.core.acceptance_report import AcceptanceReport
     from pytest_specgate.core.arms import Arm, ArmPair
     from pytest_specgate.core.records import WindowRecord
+    from pytest_specgate.core.stored import Failure
     from pytest_specgate.core.verdict import Verdict
 
 _FLAG: Final = "--per-request-spec-decode-metrics"
 _UNKNOWN: Final = "unrecognized arguments"
 """What vLLM says of a flag that it does not have."""
+
+_OTHER_HORIZON: Final = re.compile(
+    r"\b(?:num_speculative_tokens|k)=\d+ is declared, but the server "
+    r"(?:resolved num_speculative_tokens=|counts )(?P<own>[1-9]\d*)\b"
+)
+"""What is said of a server whose draft horizon is another one, whether it tells its configuration or only counts."""
 
 _UNUSABLE: Final = (2, 4, 5)
 """Exit statuses of pytest for a file that cannot be collected, wrong options, and nothing to run."""
@@ -150,9 +158,18 @@ def _next_steps(record: WindowRecord, record_path: str, *, readable: bool) -> It
         yield f"    specgate ceiling {shlex.quote(record_path)}"
         return
     yield "what may not be read sources nothing: mend what stands above (logs of servers lie beside the record)"
-    details = [boot.failure.detail for boot in record.boots if boot.failure is not None]
+    failures = [boot.failure for boot in record.boots if boot.failure is not None]
+    if record.boots and record.boots[-1].unproved and (served := _served_horizon(failures)):
+        yield f"the attached server has k={served}: give --k {served}"
+    details = [failure.detail for failure in failures]
     if any(_UNKNOWN in detail and _FLAG in detail for detail in details):
         yield f"this engine does not know {_FLAG}: leave it out with --no-per-request"
+
+
+def _served_horizon(failures: Sequence[Failure]) -> str:
+    """Return the draft horizon that a server has in place of the declared one; empty where it is not that."""
+    told = (_OTHER_HORIZON.search(failure.message) for failure in failures)
+    return next((match["own"] for match in told if match is not None), "")
 
 
 def _shown(path: Path) -> str:

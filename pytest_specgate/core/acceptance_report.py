@@ -93,13 +93,15 @@ class AcceptanceLevel(Stored):
         load: the level, as ``c=8`` or ``c=8 T=0.8``.
         temperature: that its requests were sent with.
         valid: whether its figures may be read.
-        message: why not, as one sentence; `None` where they may.
+        reason: code of the reason why not; `None` where they may.
+        message: that reason, as one sentence.
         figures: `None` where they may not.
     """
 
     load: str
     temperature: float
     valid: bool
+    reason: str | None
     message: str | None
     figures: AcceptanceFigures | None
 
@@ -110,7 +112,7 @@ class AcceptanceReport(Stored):
     Attributes:
         schema_version: of this format.
         valid: whether all figures may be read.
-        reason: code of the reason why none may; `None` where some may.
+        reason: code of the reason why none may, of the first level where each has its own; `None` where some may.
         message: that reason, as one sentence.
         arm: its name.
         k: draft horizon that it declares.

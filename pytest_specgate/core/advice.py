@@ -14,9 +14,11 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from pytest_specgate.core.horizon import over_boots
 from pytest_specgate.core.levels import level_order, rate_per_s, temperature_of
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.noise import UNKNOWN_NOISE, Noise
+from pytest_specgate.core.promises import promises
 from pytest_specgate.core.statistics import geometric_mean, interval
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from pytest_specgate.core.horizon import Crossing, Horizon
     from pytest_specgate.core.levels import Level
+    from pytest_specgate.core.promises import Promise
     from pytest_specgate.core.statistics import Interval
 
 Objective: TypeAlias = Literal["per-user speed", "batch throughput", "latency"]
@@ -116,7 +119,7 @@ class Advice:
         duels: between horizons that met.
         strangers: pairs of horizons that are left and never met in one window.
         contradictions: horizons each of which another one of them beats, so that windows contradict each other.
-        promising: horizons that nobody measured, and that may be faster than what is left, the fastest prediction
+        promising: horizons that nobody measured, and that may be as good as the best that is left, the best prediction
             first.
         unpredicted: horizons that nobody measured, where nothing predicts what counts.
         of_rate: whether there are arrival rates alone, under which throughput is what arrives.
@@ -132,7 +135,7 @@ class Advice:
     duels: tuple[Duel, ...] = ()
     strangers: tuple[tuple[int, int], ...] = ()
     contradictions: tuple[tuple[int, ...], ...] = ()
-    promising: tuple[Horizon, ...] = ()
+    promising: tuple[Promise, ...] = ()
     unpredicted: tuple[int, ...] = ()
     of_rate: bool = False
 
@@ -165,7 +168,8 @@ def horizon_words(ks: Sequence[int]) -> str:
 def pinned(told: Sequence[Advice]) -> int | None:
     """Return the horizon that a gate file should hold every later run to; `None` where nothing has beaten off.
 
-    That is the best one for a single user, or else the shortest one that is left there and drafts.
+    Of those that are left for a single user and draft, it is the one that the fewest other objectives rule out; of
+    several such ones the best for that user, or else the shortest.
 
     Args:
         told: advice in the order of `OBJECTIVES`.
@@ -173,7 +177,18 @@ def pinned(told: Sequence[Advice]) -> int | None:
     if not any(0 in one.candidates and 0 not in one.ks for one in told):
         return None
     first = told[0]
-    return first.best or next((k for k in first.ks if k), None)
+    drafting = [k for k in first.ks if k]
+    return min(drafting, key=lambda k: (len(rulings(told, k)), k != first.best, k), default=None)
+
+
+def rulings(told: Iterable[Advice], k: int) -> tuple[tuple[Advice, tuple[int, ...]], ...]:
+    """Return the advice that rules a horizon out, each with the horizons that beat it there, rising."""
+    return tuple((one, _beating(k, one.duels)) for one in told if k in one.candidates and k not in one.ks)
+
+
+def _beating(k: int, duels: Iterable[Duel]) -> tuple[int, ...]:
+    won = {(duel.first, duel.second) for duel in duels if duel.is_decided}
+    return tuple(sorted({first for first, second in won if second == k} - _below(k, won)))
 
 
 def advice(  # noqa: PLR0913  - figures, and all that is known besides
@@ -253,14 +268,13 @@ def _advice(
     candidates = tuple(sorted({k for duel in duels for k in (duel.first, duel.second)}))
     left, contradictions = _left(candidates, duels)
     strangers = tuple(_strangers(left, duels))
-    rows = [known.predicted.get((window, at), ()) for window in dict.fromkeys(one.window for one in here)]
-    measured = frozenset(one.k for one in here)
+    rows = {one.window: known.predicted.get((one.window, at), ()) for one in here}
     predicts = objective != "latency"
     return Advice(
         objective, name, at, left, None if strangers else _best(left, duels), "measured", candidates, duels, strangers,
         contradictions,
-        promising=_promising(rows, measured, left) if predicts else (),
-        unpredicted=() if predicts else _unpredicted(rows, measured),
+        promising=_promising(here, name, rows, left, known) if predicts else (),
+        unpredicted=() if predicts else _unpredicted(rows.values(), {one.k for one in here}),
     )  # fmt: skip
 
 
@@ -343,22 +357,23 @@ def _best(left: Sequence[int], duels: Sequence[Duel]) -> int | None:
 
 
 def _promising(
-    windows: Sequence[Sequence[Horizon]], measured: Collection[int], left: Sequence[int]
-) -> tuple[Horizon, ...]:
-    """Return horizons that nobody measured, and that may be faster than all that are left in the same window."""
-    found: dict[int, tuple[float, Horizon]] = {}
-    for rows in windows:
-        speeds = [row.speed_tokens_per_s.value for row in rows if row.k in left and row.speed_tokens_per_s is not None]
-        for row in rows:
-            speed = row.speed_tokens_per_s
-            if row.k in {*measured, *found} or speed is None or not speeds:
-                continue
-            if (speed.value if speed.high is None else speed.high) > max(speeds):
-                found[row.k] = (speed.value, row)
-    return tuple(row for _, row in sorted(found.values(), key=lambda both: both[0], reverse=True))
+    here: Sequence[HorizonFigures], name: str, rows: Mapping[str, Sequence[Horizon]], left: Sequence[int], known: _Known
+) -> tuple[Promise, ...]:
+    """Return horizons that nobody measured, and that may be as good as the best that is left in the same window."""
+    measured = {one.k for one in here}
+    found: dict[int, Promise] = {}
+    for window, own in rows.items():
+        noise = known.noise.get((window, name), UNKNOWN_NOISE)
+        # What counts for one user is the speed of a stream, which the rows themselves have.
+        values = None if name == OBJECTIVES["per-user speed"] else {
+            one.k: over_boots(one.values[name], noise=noise) for one in here if one.window == window
+        }  # fmt: skip
+        for one in promises(window, own, left=left, measured=measured, throughputs=values):
+            found.setdefault(one.k, one)
+    return tuple(sorted(found.values(), key=lambda one: one.figure.value, reverse=True))
 
 
-def _unpredicted(windows: Sequence[Sequence[Horizon]], measured: Collection[int]) -> tuple[int, ...]:
+def _unpredicted(windows: Iterable[Sequence[Horizon]], measured: Collection[int]) -> tuple[int, ...]:
     """Return horizons that nobody measured, up to the longest that somebody did."""
     return tuple(sorted({row.k for rows in windows for row in rows if 0 < row.k < max(measured)} - {*measured}))
 

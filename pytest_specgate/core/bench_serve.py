@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from pytest_specgate.core.declared import FreeJson
 from pytest_specgate.core.errors import RecordError
+from pytest_specgate.core.estimators import too_few_drafts
 from pytest_specgate.core.json_keys import each_once
 from pytest_specgate.core.metrics import METRICS, Measured
 from pytest_specgate.core.stored import Failure, Stored
@@ -360,7 +361,9 @@ def _acceptance(result: BenchResult) -> dict[str, Measured]:
     )  # fmt: skip
     if not drafts or not tokens or accepted is None:
         return {}
+    if missing := too_few_drafts(drafts):
+        return dict.fromkeys(("acceptance_rate", "acceptance_length"), Measured(None, missing))
     return {
-        "acceptance_rate": Measured(accepted / tokens, n=tokens),
+        "acceptance_rate": Measured(accepted / tokens, n=drafts),
         "acceptance_length": Measured(1 + accepted / drafts, n=drafts),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
     from pytest_specgate.core.profile import RequestProfile
     from pytest_specgate.core.records import PointRecord, RequestRecord
+
+# Were drafts independent, the 95 % interval of a rate of 50 % would still be 30 % to 70 %; of fewer nothing is learnt.
+LEAST_DRAFTS: Final = 20
+"""Least number of drafts of a point for any figure of acceptance."""
 
 
 class Estimate(NamedTuple):
@@ -175,10 +179,29 @@ def of_counters(reading: Reading) -> Estimator:
     return compute
 
 
+def of_drafts(reading: Reading) -> Estimator:
+    """Read what a server counts of its drafts; of too few of them there is no acceptance."""
+
+    def compute(point: PointRecord, profile: RequestProfile) -> Estimate:
+        found = of_counters(reading)(point, profile)
+        if missing := too_few_drafts(found.n):
+            raise NotMeasuredError(f"{missing}: send more requests, or ask for more output tokens")
+        return found
+
+    return compute
+
+
+def too_few_drafts(drafts: int) -> str:
+    """Say that so many drafts are too few for a figure of acceptance; empty where they are enough."""
+    if drafts >= LEAST_DRAFTS:
+        return ""
+    return f"there {'is 1 draft' if drafts == 1 else f'are {drafts} drafts'}, and {LEAST_DRAFTS} are needed"
+
+
 def acceptance_rate(point: PointRecord) -> tuple[float | None, int]:
-    """Accepted / draft tokens, of so many draft tokens."""
+    """Accepted / draft tokens, of so many drafts."""
     speculation = point.counters.speculation()
-    return (speculation.acceptance_rate, speculation.draft_tokens) if speculation else (None, 0)
+    return (speculation.acceptance_rate, speculation.drafts) if speculation else (None, 0)
 
 
 def acceptance_length(point: PointRecord) -> tuple[float | None, int]:
@@ -199,7 +222,7 @@ def accepted_at(position: int) -> Estimator:
             raise NotMeasuredError(f"the server counts {len(rates)} draft positions, and this is number {position}")
         return rates[position - 1], speculation.drafts
 
-    return of_counters(reading)
+    return of_drafts(reading)
 
 
 def tokens_per_step(point: PointRecord) -> tuple[float | None, int]:

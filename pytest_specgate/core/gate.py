@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -28,6 +29,7 @@ from pytest_specgate.core.units import amount_text, rounded_down, rounded_up
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_specgate.core.arms import Arm
     from pytest_specgate.core.levels import Level
     from pytest_specgate.core.metrics import Metric
     from pytest_specgate.core.noise import Noise
@@ -103,6 +105,7 @@ class Gate:
                 self._check_support(threshold, at=threshold.at)
                 self._check_position(threshold)
                 self._check_limit(threshold)
+                self._check_worst(threshold)
         self._check_directions()
 
     def _check_greedy(self, threshold: OutputsThreshold) -> None:
@@ -171,7 +174,7 @@ class Gate:
     def _check_limit(self, threshold: Threshold | LimitThreshold | BaselineThreshold) -> None:
         """Refuse a limit that every boot keeps, or that none can reach."""
         arm, row = self.pair.candidate, threshold.row
-        ends = row.ends(arm.draft_horizon if arm.speculates else 0)
+        ends = row.ends(_horizon(arm))
         if ends is None or not isinstance(threshold, LimitThreshold) or ends[0] < threshold.value <= ends[1]:
             return
         low, high = f"{ends[0]:g}", amount_text(row.unit, ends[1])
@@ -182,6 +185,21 @@ class Gate:
             f"threshold {threshold.id} asks for at least {amount_text(row.unit, threshold.value)}, which "
             f"{'every boot keeps' if threshold.value <= ends[0] else 'no boot can reach'}: {row.label} of {arm.name} "
             f"lies {within}{horizon}: {cure}"
+        )
+
+    def _check_worst(self, threshold: Threshold | LimitThreshold | BaselineThreshold) -> None:
+        """Refuse a margin that no loss exceeds, since the metric always lies between two values."""
+        if not isinstance(threshold, BaselineThreshold):
+            return
+        arms = (self.pair.candidate,) if threshold.mode == "absolute" else self.pair.arms
+        most = _greatest_loss(threshold, arms)
+        if most is None or threshold.fraction < most:
+            return
+        unit = "points" if threshold.points else "%"
+        why = " and ".join(_range_words(threshold.row, arm) for arm in arms)
+        raise UsageError(
+            f"threshold {threshold.id} can never fail: {threshold.row.label} of {why}, so the greatest loss is "
+            f"{rounded_down(100 * most)} {unit}: write a margin of less"
         )
 
     def _check_directions(self) -> None:
@@ -237,6 +255,37 @@ class Gate:
                     f"rounds={self.pair.rounds} in four of five healthy runs: the smallest usable one is "
                     f"{rounded_up(100 * threshold.raw_of(smallest))} {unit}"
                 )
+
+
+def _greatest_loss(threshold: BaselineThreshold, arms: Sequence[Arm]) -> float | None:
+    """Return the greatest loss that is possible, a fraction or points of a share; `None` where nothing bounds it.
+
+    Args:
+        threshold: a claim on one arm, or on the change between two.
+        arms: that one, or both.
+    """
+    found = [threshold.row.ends(_horizon(arm)) for arm in arms]
+    ends = [one for one in found if one is not None]
+    if len(ends) < len(found):
+        return None
+    if threshold.points:
+        return math.fsum(high - low for low, high in ends)
+    return 1 - math.prod(low / high for low, high in ends)
+
+
+def _range_words(row: Metric, arm: Arm) -> str:
+    """Return between which values a metric of an arm lies."""
+    ends = row.ends(_horizon(arm))
+    assert ends is not None, "what has no bounds is not refused"
+    low, high = ends
+    horizon = f" (k={_horizon(arm)})" if row.unit == "tokens" else ""
+    within = f"between {low:g} and {amount_text(row.unit, high)}" if low < high else f"at {amount_text(row.unit, high)}"
+    return f"{arm.name} lies {within}{horizon}"
+
+
+def _horizon(arm: Arm) -> int | None:
+    """Return how many tokens an arm drafts: none without speculation; `None` where it does not declare it."""
+    return arm.draft_horizon if arm.speculates else 0
 
 
 def _is_of_candidate(threshold: AnyThreshold) -> bool:

@@ -42,6 +42,7 @@ from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.noise import UNKNOWN_NOISE, Noise
 from pytest_specgate.core.speculation import LONGEST_HORIZON
 from pytest_specgate.core.statistics import interval
+from pytest_specgate.core.token_model import drafted_share, mixed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +53,6 @@ CUT: Final = 0.2
 """Rate by position below which a position is taken for waste, where nothing tells what it costs."""
 
 _TAIL: Final = (1 - LEVEL) / 2
-_ROUNDING: Final = 1e-9
 
 Origin: TypeAlias = Literal["measured", "from the curve", "interpolated", "extrapolated"]
 """Where a figure of a horizon comes from."""
@@ -198,7 +198,7 @@ def _tokens(k: int, known: Mapping[int, Measured], curves: Mapping[int, Measured
     if length >= k:
         return _of_curve(one, one.curve, k), "measured" if length == k else "from the curve"
     longer = one.curve.acceptance_length.value + _further(one.curve, k)
-    return Estimate(_mixed(_drafted_share(one, one.curve), longer)), "extrapolated"
+    return Estimate(mixed(_drafted_share(one, one.curve), longer)), "extrapolated"
 
 
 def tokens_per_step(value: float, curve: AcceptanceCurve, decoded: Sequence[int]) -> Estimate:
@@ -218,19 +218,19 @@ def tokens_per_step(value: float, curve: AcceptanceCurve, decoded: Sequence[int]
 def _of_curve(one: Measured, curve: AcceptanceCurve, k: int) -> Estimate:
     """Return tokens per step of a horizon that a curve reaches, with their interval where something tells it."""
     share, length = _drafted_share(one, curve), curve.length_at(k)
-    value = one.tokens_per_step if k == curve.k else _mixed(share, length.value)
+    value = one.tokens_per_step if k == curve.k else mixed(share, length.value)
     scatter = _independent_half_width if curve.basis == "drafts" else _half_width
     half = 0.0 if share == 1 else scatter(one, curve, k)
     if half is None or length.low is None or length.high is None:
         return Estimate(value)
     other = _other_reading(curve, k)
-    readings = [1 - 1 / value, *([] if other is None else [1 - 1 / _mixed(share, other)])]
+    readings = [1 - 1 / value, *([] if other is None else [1 - 1 / mixed(share, other)])]
     least, most = max(0.0, min(readings) - half), min(k / (k + 1), max(readings) + half)
     beside = 0.0 if other is None else other - length.value
     return Estimate(
         value,
-        min(value, 1 / (1 - least), _mixed(share, max(1.0, length.low + min(0.0, beside)))),
-        max(value, 1 / (1 - most), _mixed(share, min(k + 1.0, length.high + max(0.0, beside)))),
+        min(value, 1 / (1 - least), mixed(share, max(1.0, length.low + min(0.0, beside)))),
+        max(value, 1 / (1 - most), mixed(share, min(k + 1.0, length.high + max(0.0, beside)))),
     )
 
 
@@ -244,15 +244,8 @@ def _other_reading(curve: AcceptanceCurve, k: int) -> float | None:
 
 def _drafted_share(one: Measured, curve: AcceptanceCurve) -> float:
     """Return the share of tokens that come of steps that draft, 1 where no token was accepted and nothing tells it."""
-    saved = 1 - 1 / curve.acceptance_length.value
-    share = max(0.0, (1 - 1 / one.tokens_per_step) / saved) if saved else 1.0
-    # The quotient of two rounded figures.
-    return share if share < 1 - _ROUNDING else 1.0
-
-
-def _mixed(share: float, length: float) -> float:
-    """Return tokens per step, where steps that draft give some, and the others one."""
-    return 1 / ((1 - share) + share / length)
+    share = drafted_share(one.tokens_per_step, curve.acceptance_length.value)
+    return 1.0 if share is None else share
 
 
 def _half_width(one: Measured, curve: AcceptanceCurve, k: int) -> float | None:

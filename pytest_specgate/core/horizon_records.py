@@ -19,9 +19,7 @@ from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import measure
 from pytest_specgate.core.profile import ends_of
 from pytest_specgate.core.stored import Failure
-from pytest_specgate.core.stored_gates import gates_of, pairs_of
-from pytest_specgate.core.sweeps import sweeps_of
-from pytest_specgate.core.thresholds import CurveThreshold, Threshold
+from pytest_specgate.core.stored_gates import declared_floors, pairs_of
 from pytest_specgate.core.verdict import Outcome
 
 if TYPE_CHECKING:
@@ -355,15 +353,3 @@ def _values(name: str, points: Sequence[PointRecord], record: WindowRecord) -> t
     found = [measure(name, point, record.profile).value for point in points]
     known = tuple(value for value in found if value is not None and value > 0)
     return known if len(known) == len(found) else ()
-
-
-def declared_floors(record: WindowRecord) -> Iterator[tuple[str, NoiseFloor]]:
-    """Yield the noise floors that gates and sweeps of a window declare, with their metrics."""
-    for gate in gates_of(record):
-        for threshold in gate.thresholds:
-            if isinstance(threshold, Threshold | CurveThreshold):
-                floor = threshold.floor
-                if floor is not None and floor.fraction is not None and not floor.points:
-                    yield threshold.metric, floor
-    for sweep in sweeps_of(record):
-        yield from sweep.noise.items()

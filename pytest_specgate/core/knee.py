@@ -369,7 +369,7 @@ def _objectives(
     return tuple(
         ObjectiveAdvice(
             one,
-            tuple(changes_of(one, noise=noise, predicted=predicted, crossings=crossings, unbooted=unbooted)),
+            tuple(changes_of(one, noise=noise, crossings=crossings, unbooted=unbooted)),
             tuple(dict.fromkeys(words[key] for duel in one.duels if (key := (duel.window, duel.metric)) in words)),
             is_open(one, crossings),
             tuple(dict.fromkeys(_differences(one, drafters))),

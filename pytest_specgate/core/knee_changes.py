@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pytest_specgate.core.noise import UNKNOWN_NOISE
-from pytest_specgate.core.plan import Claim
+from pytest_specgate.core.plan import CALIBRATED_DF, Claim
 from pytest_specgate.core.planning import rounds_after
 from pytest_specgate.core.statistics import Look
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pytest_specgate.core.advice import Advice, Duel
-    from pytest_specgate.core.horizon import Crossing, Horizon
+    from pytest_specgate.core.horizon import Crossing
     from pytest_specgate.core.levels import Level
     from pytest_specgate.core.noise import Noise
+    from pytest_specgate.core.promises import Promise
 
 ChangeKind: TypeAlias = Literal[
     "strangers", "contradiction", "undecided", "noise", "promising", "unpredicted", "curves", "rate", "nothing"
@@ -37,19 +38,20 @@ class Change:
             ``nothing`` tells.
         ks: horizons to be measured in one window.
         at: load level; `None` where none was looked at.
-        horizons: that promise more, as they are predicted, the fastest first.
-        against: speed of the best horizon that was measured beside the first of them, in tokens/s.
+        promises: of horizons that nobody measured, the best prediction first; `ks` are the first and who it is held
+            against.
         dropped: those among `ks` that a sweep never booted, by their speed.
         rounds: about how many a window of both needs; `None` where no number does, or nobody can tell.
+        is_noise_known: whether anything tells the noise that a promise would have to stand out of.
     """
 
     kind: ChangeKind
     ks: tuple[int, ...]
     at: Level | None
-    horizons: tuple[Horizon, ...] = ()
-    against: float | None = None
+    promises: tuple[Promise, ...] = ()
     dropped: tuple[int, ...] = ()
     rounds: int | None = None
+    is_noise_known: bool = True
 
 
 def is_open(one: Advice, crossings: Sequence[Crossing]) -> bool:
@@ -70,7 +72,6 @@ def changes_of(
     one: Advice,
     *,
     noise: Mapping[tuple[str, str], Noise],
-    predicted: Mapping[tuple[str, Level], Sequence[Horizon]],
     crossings: Sequence[Crossing],
     unbooted: Collection[int] = (),
 ) -> Iterator[Change]:
@@ -79,7 +80,6 @@ def changes_of(
     Args:
         one: advice for one objective.
         noise: of a paired difference, by window and metric.
-        predicted: what each horizon gives and costs, by window and level.
         crossings: where curves fall under the cut.
         unbooted: horizons that sweeps ruled out before their first boot.
     """
@@ -93,7 +93,7 @@ def changes_of(
         yield from (Change("strangers", both, one.at) for both in one.strangers)
         yield from _between(one, noise)
         if one.promising:
-            yield _promise(one, predicted)
+            yield _promise(one, noise)
         dropped = {*unbooted} if one.objective == "latency" else set()
         if missed := tuple(sorted({*one.unpredicted, *dropped} - {*one.candidates})):
             yield Change("unpredicted", missed, one.at, dropped=tuple(k for k in missed if k in dropped))
@@ -127,18 +127,38 @@ def rounds_to_tell(duel: Duel, noise: Noise, *, family: int = 1) -> int | None:
     """
     assert duel.gain is not None, "nothing tells the noise of this duel"
     df = noise.df + duel.rounds - 1
-    from pytest_specgate.core.rule import quantile  # noqa: PLC0415  - numpy, which only advice may cost
-
-    sd = (duel.gain.high - duel.gain.mean) * math.sqrt(duel.rounds) / float(quantile(duel.tail, df))
-    look = Look("INCONCLUSIVE", "the interval contains no change", duel.gain.mean, sd=sd, df=df)
+    look = Look("INCONCLUSIVE", "the interval contains no change", duel.gain.mean, sd=_sd(duel, noise), df=df)
     return rounds_after(look, claim=Claim(0.0), rounds=duel.rounds, noise=noise, family=family)
 
 
-def _promise(one: Advice, predicted: Mapping[tuple[str, Level], Sequence[Horizon]]) -> Change:
-    """Return what a window of horizons that nobody measured would tell, against the fastest one beside the first."""
+def _sd(duel: Duel, noise: Noise) -> float:
+    """Return the standard deviation of a paired difference that the interval of a duel was made of."""
+    assert duel.gain is not None, "nothing tells the noise of this duel"
+    from pytest_specgate.core.rule import quantile  # noqa: PLC0415  - numpy, which only advice may cost
+
+    half = duel.gain.high - duel.gain.mean
+    return half * math.sqrt(duel.rounds) / float(quantile(duel.tail, noise.df + duel.rounds - 1))
+
+
+def _promise(one: Advice, noise: Mapping[tuple[str, str], Noise]) -> Change:
+    """Return what a window of the first horizon that promises more would tell, against the best one beside it."""
     first = one.promising[0]
-    rows = next(rows for (_, at), rows in predicted.items() if at == one.at and first in rows)
-    speeds = {row.k: row.speed_tokens_per_s.value for row in rows if row.k in one.ks and row.speed_tokens_per_s}
-    fastest = max(speeds, key=lambda k: speeds[k])
-    ks = (min(first.k, fastest), max(first.k, fastest))
-    return Change("promising", ks, one.at, horizons=one.promising, against=speeds[fastest])
+    ks = (min(first.k, first.best), max(first.k, first.best))
+    known = noise.get((first.window, one.metric), UNKNOWN_NOISE)
+    sd = _usual_sd(first.window, one.duels, known)
+    if sd is None:
+        return Change("promising", ks, one.at, one.promising, is_noise_known=False)
+    # Nothing was measured of these two: all rounds are to come, two of which tell nothing where the noise is not known
+    # beforehand. The pair joins those that were compared.
+    past = 0 if known.df >= CALIBRATED_DF else 2
+    look = Look("CONTINUE", "none was measured", math.log1p(first.change), sd=sd, df=known.df + past - 1)
+    rounds = rounds_after(look, claim=Claim(0.0), rounds=past, noise=known, family=len(one.duels) + 1)
+    return Change("promising", ks, one.at, one.promising, rounds=rounds)
+
+
+def _usual_sd(window: str, duels: Sequence[Duel], noise: Noise) -> float | None:
+    """Return the standard deviation of a paired difference in a window: that of its duels, or else as it is known."""
+    own = [_sd(duel, noise) for duel in duels if duel.window == window and duel.gain is not None]
+    if not own:
+        return noise.sigma if noise.df else None
+    return math.sqrt(math.fsum(sd * sd for sd in own) / len(own))

@@ -116,6 +116,19 @@ def level_label(at: Level) -> str:
     return f"{at}" if concurrency_of(at) is None else f"c={at}"
 
 
+def level_told(at: Level, temperature: float | None) -> str:
+    """Return a level as people read it, with the temperature that its name leaves to the profile, unless that is 0.
+
+    ``c=8 (temperature 0.8)``: no name of a level is written like this, so nobody takes it for ``c=8 T=0.8``.
+
+    Args:
+        at: the level.
+        temperature: that it is sent with; `None` where that is not known.
+    """
+    label = level_label(at)
+    return f"{label} (temperature {temperature:g})" if temperature and temperature_of(at) is None else label
+
+
 def level_id(at: Level) -> str:
     """Return a level as a part of names and keys: ``c8``, ``r4``, ``c8-t0.8``."""
     load, own, temperature = f"{at}".partition(_PART)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_specgate.core.metric_definitions import MetricDefinition, Unit
 
 Direction: TypeAlias = Literal["higher", "lower", "neither"]
-Counted: TypeAlias = Literal["requests", "gaps", "decode steps", "drafts", "draft tokens"]
+Counted: TypeAlias = Literal["requests", "gaps", "decode steps", "drafts"]
 
 _SUFFIX: Final[dict[Unit, str]] = {
     "s": "_s",
@@ -50,7 +50,8 @@ class Metric:
         weighting: what counts once.
         source: who measured it.
         counted: what the value is taken of, and `minimum_n` counts.
-        minimum_n: least number of these for a value: N * min(q, 1 - q) >= 5 for a percentile, else 1.
+        minimum_n: least number of these for a value: N * min(q, 1 - q) >= 5 for a percentile, 20 drafts for acceptance,
+            else 1.
         compute: the value at a point, and its n.
         needs_speculation: whether it exists in speculative arms only.
         per_chunk: whether it is of chunks, which hold several tokens under speculation: never gated across arms whose
@@ -220,7 +221,7 @@ def _of_points() -> Iterator[Metric]:
 def _of_counters() -> Iterator[Metric]:
     rows: tuple[tuple[str, Unit, Direction, Counted, str, estimators.Reading], ...] = (
         (
-            "acceptance_rate", "share", "higher", "draft tokens",
+            "acceptance_rate", "share", "higher", "drafts",
             "accepted draft tokens / draft tokens", estimators.acceptance_rate,
         ),
         (
@@ -242,17 +243,19 @@ def _of_counters() -> Iterator[Metric]:
         ),
     )  # fmt: skip
     for name, unit, better, counted, formula, reading in rows:
+        of_drafts = counted == "drafts"
         yield _ratio(
             name=name,
             label=name.replace("_", " "),
             unit=unit,
             better=better,
             formula=formula,
-            weighting=f"each {counted.removesuffix('s')} once",
+            weighting=f"each {'draft token' if name == 'acceptance_rate' else counted.removesuffix('s')} once",
             source="server counters",
-            compute=estimators.of_counters(reading),
+            compute=(estimators.of_drafts if of_drafts else estimators.of_counters)(reading),
             counted=counted,
-            needs_speculation=name.startswith("acceptance"),
+            minimum_n=estimators.LEAST_DRAFTS if of_drafts else 1,
+            needs_speculation=of_drafts,
         )
 
 
@@ -274,6 +277,7 @@ def _of_position(number: str, *, compute: estimators.Estimator, position: int | 
         source="server counters",
         compute=compute,
         counted="drafts",
+        minimum_n=estimators.LEAST_DRAFTS,
         needs_speculation=True,
         position=position,
     )

@@ -1,25 +1,31 @@
-"""What a gate file can hold a draft horizon to: claims that follow from what was measured, and what was lost."""
+"""What a gate file can hold a draft horizon to: claims that follow from what was measured, and what was lost.
+
+A gain or a loss is shown here where the advice shows it: at the same level, which all comparisons of one objective
+share. So no file says of a horizon what the advice beside it does not.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core import planning
-from pytest_specgate.core.advice import OBJECTIVES, comparable
+from pytest_specgate.core.advice import OBJECTIVES, TAIL, comparable
 from pytest_specgate.core.errors import UsageError
-from pytest_specgate.core.horizon_records import declared_floors, window_horizons
+from pytest_specgate.core.horizon_records import window_horizons
 from pytest_specgate.core.levels import level_label, level_order
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.noise import UNKNOWN_NOISE, floor_of
 from pytest_specgate.core.statistics import interval, raw_change
+from pytest_specgate.core.stored_gates import declared_floors
 from pytest_specgate.core.verdict import change_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from pytest_specgate.core.advice import HorizonFigures
+    from pytest_specgate.core.advice import Advice, HorizonFigures
     from pytest_specgate.core.arms import Arm
     from pytest_specgate.core.floors import NoiseFloor
     from pytest_specgate.core.horizon_records import DrafterHorizons
@@ -29,7 +35,6 @@ if TYPE_CHECKING:
     from pytest_specgate.core.records import PairRecord, WindowRecord
     from pytest_specgate.core.statistics import Interval
 
-_TAIL: Final = 0.025
 _FAMILY: Final = len(OBJECTIVES)
 """Claims of the gate that share its error rates."""
 
@@ -40,7 +45,9 @@ _MARGIN_UNKNOWN: Final = 0.1
 _FLOORS: Final = 1.5
 """Least margin, in noise floors: the claim is to stop a loss, and not the noise."""
 
+_TOO_MUCH: Final = ", but too large for a margin"
 _GUESS: Final = "; nothing tells its noise, so the margin is a guess"
+_UNSURE: Final = "; nothing tells its noise, so its rounds may not show that again"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,7 +60,7 @@ class Claim:
         kind: ``better`` or ``not_worse``; `None` where nothing is claimed, since that was lost.
         fraction: gain or margin.
         words: what was measured, for a comment.
-        won: whether the horizon was better than off by more than the noise.
+        won: whether the horizon was shown to be better than off, as the advice shows it.
     """
 
     metric: str
@@ -78,6 +85,7 @@ class Met:
         pair: of the record, where the two are one.
         rounds: of the gate.
         profile: the load.
+        told: advice by objective, at whose level a gain or a loss is shown.
     """
 
     k: int
@@ -89,6 +97,7 @@ class Met:
     pair: PairRecord | None
     rounds: int
     profile: RequestProfile
+    told: Sequence[Advice] = ()
 
     def claims(self) -> tuple[Claim, ...]:
         """Return what is claimed of each metric.
@@ -109,32 +118,39 @@ class Met:
     def _claim(self, name: str, at: Level) -> Claim:
         """Return a claim below what was measured: half of a gain, or a margin that its noise can decide.
 
-        A gain is claimed of one user's speed alone, which is what speculation is for, and where its noise can show it.
+        A gain is claimed where it was shown, and where the noise lets the rounds of the gate show half of it again.
         """
         gains = self._gains(name)
         gain = math.fsum(gains.values()) / len(gains)
         higher = metric(name).higher_is_better
-        words = change_words(raw_change(gain, higher_is_better=higher), metric_name=name)
         within = self._interval(name, gains)
         won, beaten = within is not None and within.low > 0, within is not None and within.high < 0
+        shown = "" if won or beaten else ", no change shown"
+        words = f"{change_words(raw_change(gain, higher_is_better=higher), metric_name=name)}{shown}"
         if beaten or -gain > self._floor(name):
-            return Claim(name, at, None, 0.0, words, won)
-        if name == OBJECTIVES["per-user speed"] and (claimed := self._claimable(name, gain)):
-            return Claim(name, at, "better", claimed, words, won)
+            return Claim(name, at, None, 0.0, f"{words}{_TOO_MUCH if shown else ''}", won)
+        if within is not None and won and (claimed := self._claimable(name, gain, least=within.low)):
+            return Claim(name, at, "better", claimed, f"{words}{'' if self.noise(name).df else _UNSURE}", won)
         included = "; the margin includes it, as noise" if gain < 0 else ""
         margin = math.ceil(100 * _loss(max(0.0, -gain) + self._decidable(name), higher=higher) - 1e-9) / 100
         if margin >= 1:
             return Claim(name, at, None, 0.0, f"{words}; its noise is too large for a margin below 100 %", won)
         return Claim(name, at, "not_worse", margin, f"{words}{included}{'' if self.noise(name).df else _GUESS}", won)
 
-    def _claimable(self, name: str, gain: float) -> float:
-        """Return the part of a gain that a horizon can be held to, in whole per cent; 0 where its noise hides it."""
-        least = self._decidable(name)
-        if gain <= least:
+    def _claimable(self, name: str, gain: float, *, least: float) -> float:
+        """Return the part of a gain that a horizon can be held to, in whole per cent; 0 where its noise hides it.
+
+        Args:
+            name: of the metric.
+            gain: that was measured, in log units.
+            least: that was shown, in log units.
+        """
+        room = gain - self._decidable(name)
+        if room <= 0:
             return 0.0
         sign = 1.0 if metric(name).higher_is_better else -1.0
-        claimed = min(abs(math.expm1(sign * gain)) / 2, abs(math.expm1(sign * (gain - least))))
-        return math.floor(100 * claimed + 1e-9) / 100
+        half, *ends = (abs(math.expm1(sign * log)) for log in (gain, room, least))
+        return math.floor(100 * min(half / 2, *ends) + 1e-9) / 100
 
     def _gains(self, name: str) -> dict[int, float]:
         """Return the log ratios by which the horizon is better than off, by round."""
@@ -148,7 +164,18 @@ class Met:
         assert arm is not None, "likewise"
         places = [dict(zip(one.rounds, one.places, strict=True)) for one in (off, arm)]
         first = [places[1][number] < places[0][number] for number in gains]
-        return interval(list(gains.values()), noise=self.noise(name), tail=_TAIL, candidate_first=first)
+        return interval(list(gains.values()), noise=self.noise(name), tail=self._tail(name), candidate_first=first)
+
+    def _tail(self, name: str) -> float:
+        """Return the level of each side of an interval; where no advice has looked there, by the same rule."""
+        at = self.compared[name]
+        told = {
+            duel.tail
+            for one in self.told
+            for duel in one.duels
+            if (duel.window, duel.metric, duel.at) == (self.found.window, name, at)
+        }
+        return min(told, default=TAIL / _meetings(self.found, name, at))
 
     def _floor(self, name: str) -> float:
         """Return the noise floor of a metric, in log units; that of the guessed margin where nothing tells it."""
@@ -165,11 +192,12 @@ class Met:
         return max(smallest, declared)
 
 
-def met_off(
+def met_off(  # noqa: PLR0913  - the record, which horizon of it, and what is told of it
     record: WindowRecord,
     *,
     k: int,
     path: str,
+    told: Sequence[Advice] = (),
     arm: str | None = None,
     floors: Mapping[str, NoiseFloor] | None = None,
 ) -> Met:
@@ -179,6 +207,7 @@ def met_off(
         record: of the window.
         k: the horizon.
         path: where the record lies.
+        told: advice by objective, at whose level a gain or a loss is shown.
         arm: name of the horizon's arm, where a window has several drafters.
         floors: noise floors by metric, which replace what the record tells.
 
@@ -202,7 +231,7 @@ def met_off(
     known = all(found.noise.get(name, UNKNOWN_NOISE).df for name in compared)
     return Met(
         k, off, own, found, compared, {**_largest_floors(record), **(floors or {})}, pair,
-        rounds if known else max(rounds, _ROUNDS_UNKNOWN), record.profile,
+        rounds if known else max(rounds, _ROUNDS_UNKNOWN), record.profile, told,
     )  # fmt: skip
 
 
@@ -230,6 +259,14 @@ def _figures(found: DrafterHorizons, k: int, at: Level) -> HorizonFigures | None
 def _by_round(found: DrafterHorizons, k: int, name: str, at: Level) -> dict[int, float]:
     one = _figures(found, k, at)
     return {} if one is None else dict(zip(one.rounds, one.values.get(name, ()), strict=False))
+
+
+def _meetings(found: DrafterHorizons, name: str, at: Level) -> int:
+    """Return how many pairs of horizons shared a round at a load level, and so are compared there."""
+    here = [one for one in found.figures if one.at == at and name in one.values]
+    return sum(
+        1 for one, other in itertools.combinations(here, 2) if one.k != other.k and {*one.rounds} & {*other.rounds}
+    )
 
 
 def _loss(log: float, *, higher: bool) -> float:

@@ -48,7 +48,7 @@ class AcceptanceProbe:
             if temperature < 0:
                 raise ValueError(f"a temperature of {temperature:g} is none: write 0 or more")
             if temperature in temperatures[:place]:
-                raise ValueError(f"temperature {temperature:g} is there twice")
+                raise ValueError(f"temperature {temperature:g} is there twice: name it once")
         return temperatures
 
     @model_validator(mode="after")

@@ -357,7 +357,10 @@ def check_point(profile: RequestProfile, at: Level) -> None:
     """
     if at not in profile.requests:
         known = ", ".join(map(level_label, profile.points))
-        raise UsageError(f"at={at!r} is no point of the profile, which measures {known}")
+        bare = without_temperature(at)
+        named = bare in profile.requests and temperature_of(at) == profile.temperature
+        cure = f": {profile.temperature:g} is the temperature of the profile itself, so write at={bare!r}"
+        raise UsageError(f"at={at!r} is no point of the profile, which measures {known}{cure if named else ''}")
 
 
 def ends_of(profile: RequestProfile) -> tuple[Level, Level]:

@@ -14,6 +14,7 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import Field
 
+from pytest_specgate.core.acceptance_report import AcceptanceLevel
 from pytest_specgate.core.declared import FreeJson
 from pytest_specgate.core.knee_report import KneeReport
 from pytest_specgate.core.metric_definitions import MetricDefinition
@@ -61,7 +62,7 @@ class ReportedThreshold(Stored):
         load: level, as ``c=8`` or ``4/s``.
         concurrency: workers of a closed loop; `None` for an open one.
         rate_per_s: arrival rate of an open loop; `None` for a closed one.
-        temperature: of the load level's own; `None` for that of the profile.
+        temperature: that the requests of the load level are sent with, its own or that of the profile.
         points: whether changes are in points of a share (as fractions) instead of relative to the reference.
         claim: what was to be shown, in words.
         summary: the verdict as one sentence.
@@ -162,6 +163,8 @@ class ReportedPair(Readable):
         identity: whether both got the same requests.
         rounds: that both arms ran.
         points: by load level (``c8``, ``r4``), whether it may be read.
+        acceptance: of a speculative arm that was measured alone, with intervals, as `specgate probe --json` prints it;
+            left out of all others.
     """
 
     pair: str
@@ -171,6 +174,7 @@ class ReportedPair(Readable):
     identity: ReportedIdentity
     rounds: int
     points: dict[str, Readable] | None = None
+    acceptance: tuple[AcceptanceLevel, ...] | None = None
 
 
 class ReportedPoint(Readable):
@@ -220,6 +224,7 @@ class ReportedWindow(Stored):
         host_class: class of the machine.
         engine: facts about the installs of the engine, by arm.
         profile: fingerprint of the load.
+        temperatures: that requests were sent with, by load level (``c8``, ``r4``).
         added_metrics: metrics of the project's own, as the record defines them.
         pairs: what was compared with what.
         arms: what was measured of each.
@@ -243,6 +248,7 @@ class ReportedWindow(Stored):
     added_metrics: tuple[MetricDefinition, ...]
     pairs: tuple[ReportedPair, ...]
     arms: tuple[ReportedArm, ...]
+    temperatures: dict[str, float] = Field(default_factory=dict)
     ruled_out: dict[str, str] = Field(default_factory=dict)
     knee: KneeReport | None = None
     knee_problem: str | None = None

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_specgate.core import factors as factored
+from pytest_specgate.core.horizon_noise import declared_known, of_steps
 from pytest_specgate.core.known import calibrated_noise
 from pytest_specgate.core.noise import UNKNOWN_NOISE
+from pytest_specgate.core.plan import CALIBRATED_DF
 from pytest_specgate.core.statistics import raw_change
+from pytest_specgate.core.stored_gates import declared_floors, readable_claims
 from pytest_specgate.core.verdict import FactorVerdict
 
 if TYPE_CHECKING:
     from pytest_specgate.core.factors import Factor
     from pytest_specgate.core.gate import Gate
+    from pytest_specgate.core.known import Known
     from pytest_specgate.core.noise import Noise
     from pytest_specgate.core.records import PointRecord, WindowRecord
     from pytest_specgate.core.thresholds import Threshold
 
-_METRICS = {factored.TOKENS_PER_STEP: "tokens_per_step", factored.STEPS_PER_SECOND: "step_time"}
+_OF_STEPS: Final = ("step_time", "decode_rate_p50")
+"""Metrics whose noise tells that of a step time."""
 
 
 def factor_fields(
@@ -58,10 +63,24 @@ def _both(points: tuple[PointRecord | None, ...]) -> tuple[PointRecord, PointRec
 
 
 def _noise(name: str, gate: Gate, threshold: Threshold, record: WindowRecord) -> Noise:
-    metric = _METRICS.get(name)
-    if metric is None:
-        return UNKNOWN_NOISE
-    return calibrated_noise(metric, gate.pair, record.noise, at=threshold.at).noise
+    """Return what is known beforehand of the noise of a factor; of step times by the rule of draft horizons."""
+    if name == factored.STEPS_PER_SECOND:
+        found = {metric: _known(metric, gate, threshold, record) for metric in _OF_STEPS}
+        return of_steps({metric: known for metric, known in found.items() if known.noise.df})
+    if name == factored.TOKENS_PER_STEP:
+        return _known("tokens_per_step", gate, threshold, record).noise
+    return UNKNOWN_NOISE
+
+
+def _known(metric: str, gate: Gate, threshold: Threshold, record: WindowRecord) -> Known:
+    """Return what is known of a metric of the pair: calibrated well, or else the largest floor that is declared."""
+    calibrated = calibrated_noise(metric, gate.pair, record.noise, at=threshold.at)
+    # A gate that cannot be read tells nothing of noise, and is no reason not to judge by others.
+    claims = (*gate.thresholds, *readable_claims(record))
+    floors = [floor for name, floor in declared_floors(record, claims=claims) if name == metric]
+    if not floors or (calibrated.whole and calibrated.noise.df >= CALIBRATED_DF):
+        return calibrated
+    return declared_known(max(floors, key=lambda floor: floor.noise.sigma))
 
 
 def _verdict(factor: Factor) -> FactorVerdict:

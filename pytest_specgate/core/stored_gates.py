@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from pytest_specgate.core.arms import ArmPair, LonePair
 from pytest_specgate.core.errors import RecordError, UsageError
 from pytest_specgate.core.gate import Gate
-from pytest_specgate.core.sweeps import never_booted
+from pytest_specgate.core.sweeps import never_booted, sweeps_of
 from pytest_specgate.core.thresholds import (
     AnyThreshold,
     BaselineThreshold,
@@ -21,10 +22,11 @@ from pytest_specgate.core.thresholds import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pydantic import JsonValue
 
+    from pytest_specgate.core.floors import NoiseFloor
     from pytest_specgate.core.records import PairRecord, WindowRecord
 
 _TYPES: Final[dict[str, TypeAdapter[AnyThreshold]]] = {
@@ -113,6 +115,42 @@ def _gate(stored: Mapping[str, JsonValue], record: WindowRecord) -> Gate:
         return Gate(str(stored.get("id")), declared_pair(pair, record), tuple(map(threshold_of, thresholds)))
     except (ValidationError, UsageError) as error:
         raise RecordError(f"gate {stored.get('id')} of the record cannot be read: {first_problem(error)}") from error
+
+
+def declared_floors(
+    record: WindowRecord, *, claims: Iterable[AnyThreshold] | None = None
+) -> Iterator[tuple[str, NoiseFloor]]:
+    """Yield the noise floors of relative changes that gates and sweeps of a window declare, with their metrics.
+
+    Args:
+        record: of the window.
+        claims: that are looked at; `None` for all of the record's gates.
+
+    Raises:
+        RecordError: a sweep cannot be read, or a gate where no claims are given.
+    """
+    if claims is None:
+        claims = [claim for gate in gates_of(record) for claim in gate.thresholds]
+    for claim in claims:
+        if isinstance(claim, Threshold | CurveThreshold):
+            floor = claim.floor
+            if floor is not None and floor.fraction is not None and not floor.points:
+                yield claim.metric, floor
+    for sweep in sweeps_of(record):
+        yield from sweep.noise.items()
+
+
+def readable_claims(record: WindowRecord) -> Iterator[AnyThreshold]:
+    """Yield the thresholds of a window's gates, without their pairs: arms that have lost secrets may make none.
+
+    Args:
+        record: of the window; what cannot be read of its gates is passed over.
+    """
+    for stored in record.gates:
+        listed = stored.get("thresholds")
+        for one in listed if isinstance(listed, list) else ():
+            with contextlib.suppress(UsageError, ValidationError):
+                yield threshold_of(one)
 
 
 def first_problem(error: ValidationError | UsageError) -> str:

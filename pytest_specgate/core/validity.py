@@ -35,6 +35,12 @@ LAG_SHARE: Final = 0.10
 PREFIX_HIT_SHARE: Final = 0.01
 """Share of prompt tokens from the prefix cache that is taken for none, and difference taken for no difference."""
 
+SPECULATION_INACTIVE: Final = "speculation-inactive"
+"""Code of the reason that an arm declares speculation, and nothing was drafted."""
+
+_LOOKUPS: Final = frozenset({"ngram", "ngram_gpu", "suffix"})
+"""Methods of vLLM that have no drafter to load: they draft what followed the same tokens before."""
+
 CHUNK_SHARE: Final = 0.02
 """Relative difference in tokens per chunk above which chunks of two arms are different things."""
 
@@ -179,10 +185,23 @@ def _speculation_problems(arm: Arm, point: PointRecord, profile: RequestProfile)
     if arm.speculates and speculation is None:
         yield Failure(reason=NOT_AS_DECLARED, message=_at(arm, point, "the server has no speculation counters"))
     if arm.speculates and speculation is not None and speculation.drafts == 0:
-        yield Failure(reason="speculation-inactive", message=_at(arm, point, "speculation did not run: 0 drafts"))
+        yield Failure(reason=SPECULATION_INACTIVE, message=_at(arm, point, _why_inactive(arm)))
     broken = point.counters.broken_identities(k=arm.draft_horizon, ended_by_client=ended_by_client(profile))
     if broken:
         yield Failure(reason="counter-identity", message=_at(arm, point, f"impossible counters: {'; '.join(broken)}"))
+
+
+def _why_inactive(arm: Arm) -> str:
+    """Return what to look at where an arm drafted nothing, which another run of the same would not mend."""
+    text = "speculation did not run: 0 drafts"
+    config = arm.args.get("speculative_config")
+    method = config.get("method") if isinstance(config, dict) else None
+    if method in _LOOKUPS:
+        return (
+            f"{text}: {method} drafts what followed the same tokens before, and these prompts and answers repeat "
+            f"nothing: use prompts like your traffic"
+        )
+    return f"{text}: see in the server's log whether the drafter was loaded"
 
 
 def _prefix_problems(arm: Arm, point: PointRecord, profile: RequestProfile) -> Iterator[Failure]:

@@ -47,7 +47,8 @@ def _from_values(gate: Gate, threshold: LimitThreshold, record: WindowRecord, *,
     outcome, reason = (Outcome.FAIL, "beyond-limit") if beyond else (Outcome.PASS, "within-limit")
     worst = (min if threshold.kind == "at_least" else max)(values)
     unit, count = threshold.row.unit, f"{len(values)} boot{'s' if len(values) != 1 else ''}"
-    told = f"{len(beyond)} of {count} beyond it" if beyond else f"kept in {count}"
+    side = "short of it" if threshold.kind == "at_least" else "beyond it"
+    told = f"{len(beyond)} of {count} {side}" if beyond else f"kept in {count}"
     limit = f"{threshold.kind.replace('_', ' ')} {amount_text(unit, threshold.value)}"
     return Verdict(
         **head(gate, threshold),

@@ -9,6 +9,7 @@ from pytest_specgate.core.errors import ScrapeError, UsageError
 from pytest_specgate.core.judge import figure_problem, first_point_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric, position_metrics
+from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.thresholds import LIMITS
 from pytest_specgate.core.units import measured_text
 from pytest_specgate.reporting.baselines import one_line
@@ -41,7 +42,8 @@ class LevelAcceptance:
         at: load level.
         curve: all boots pooled; `None` where there is none.
         tokens_per_step: likewise; `None` where the server does not count its steps.
-        missing: why there is no curve; empty where there is one.
+        missing: why there is no curve, as short as a cell of a table; empty where there is one.
+        problem: the same with its code and as a sentence; `None` likewise.
         untold: why intervals are not over prompts though the server was to tell of each; empty where they are.
     """
 
@@ -49,6 +51,7 @@ class LevelAcceptance:
     curve: AcceptanceCurve | None = None
     tokens_per_step: Estimate | None = None
     missing: str = ""
+    problem: Failure | None = None
     untold: str = ""
 
 
@@ -97,15 +100,21 @@ class Acceptance:
         )
         return Table(headers, ("right",) * len(headers), rows)
 
-    def sentences(self) -> Iterator[str]:
-        """Say what the intervals are over, and where drafts were shorter than the draft horizon."""
+    def sentences(self, *, about: str = "") -> Iterator[str]:
+        """Say what the intervals are over, and where drafts were shorter than the draft horizon.
+
+        Args:
+            about: the metric of a claim that the sentences stand below; empty where a table is above them, which has
+                what was accepted of the drafts that proposed each position.
+        """
         yield from basis_sentences(((level_label(at), curve) for at, curve in self._curves), link="at")
         for level in self.levels:
             if level.untold:
                 yield f"{self.arm} at {level_label(level.at)}: what each request drafted is not used: {level.untold}"
         for at, curve in self._curves:
             if curve.short_drafts:
-                yield short_drafts_sentence(f"{self.arm} at {level_label(at)}", curve)
+                name = f"{self.arm} at {level_label(at)}"
+                yield _short_drafts(name, curve, about=about) if about else short_drafts_sentence(name, curve)
 
 
 def acceptance_of(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict]) -> Acceptance:
@@ -128,7 +137,7 @@ def _level(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, 
     found = (figure_problem(pair, record, verdicts, metric_name=name, at=at) for name in names)
     problem = first_point_problem(pair, record, at=at) or next((one for one in found if one is not None), None)
     if problem is not None:
-        return LevelAcceptance(at, missing=f"not judged ({problem.reason})")
+        return LevelAcceptance(at, missing=f"not judged ({problem.reason})", problem=problem)
     points = [point for _, boot in record.rounds_of(pair) if (point := boot.point(at)) is not None]
     # It brings scipy, which costs a fifth of a second that only intervals may.
     from pytest_specgate.core.acceptance_samples import NOT_ASKED, curve_of, samples_problem  # noqa: PLC0415
@@ -140,15 +149,16 @@ def _level(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, 
             at, curve, _tokens_per_step(points, curve), untold="" if untold == NOT_ASKED else one_line(untold)
         )
     except (UsageError, ScrapeError) as error:
-        return LevelAcceptance(at, missing=one_line(str(error)))
+        why = Failure(reason="missing-metric", message=one_line(str(error)))
+        return LevelAcceptance(at, missing=why.message, problem=why)
 
 
 def limit_evidence(verdict: Verdict, pair: ArmPair, record: WindowRecord) -> Iterator[str]:
-    """Yield what all boots of an arm say of the figure that a limit was held against; nothing for other metrics.
+    """Yield what all boots of the candidate say of a figure of acceptance; nothing for other metrics.
 
     Args:
-        verdict: on a limit, judged.
-        pair: of the arm.
+        verdict: on a limit, or on a claim about a baseline; judged.
+        pair: of an arm alone, or of two.
         record: what was measured.
     """
     if not (metric(verdict.metric).needs_speculation or (verdict.metric == _OF_STEPS and pair.candidate.speculates)):
@@ -159,10 +169,25 @@ def limit_evidence(verdict: Verdict, pair: ArmPair, record: WindowRecord) -> Ite
         return
     drafts = counted(curve.counts.drafts, "draft")
     yield (
-        f"{metric(verdict.metric).label} in all boots: {_figure(level, curve, verdict.metric)} ({drafts}, draft length "
-        f"{draft_length_text(curve)})"
+        f"{metric(verdict.metric).label}{'' if pair.alone else f' of {pair.candidate.name}'} in all boots: "
+        f"{_figure(level, curve, verdict.metric)} ({drafts}, draft length {draft_length_text(curve)})"
     )
-    yield from Acceptance(pair.candidate.name, verdict.rounds, (level,)).sentences()
+    yield from Acceptance(pair.candidate.name, verdict.rounds, (level,)).sentences(about=verdict.metric)
+
+
+def _short_drafts(name: str, curve: AcceptanceCurve, *, about: str) -> str:
+    """Return what short drafts mean for a metric: what was accepted of the drafts that proposed what it is about."""
+    position = metric(about).position
+    shares = [
+        _bounds(*bounds) if curve.proposed is None or curve.proposed[place] else "none proposed it"
+        for place, bounds in enumerate(curve.per_proposed())
+    ]
+    told = f"each position: {', '.join(shares)}" if position is None else f"position {position}: {shares[position - 1]}"
+    told = f"accepted of the drafts that proposed {told}"
+    if curve.proposed is None:
+        return f"{short_drafts_sentence(name, curve)}; {told}"
+    missing = f"{curve.short_drafts} of {counted(curve.k * curve.counts.drafts, 'draft token')} missing"
+    return f"{name}: {missing}; {told}"
 
 
 def _figure(level: LevelAcceptance, curve: AcceptanceCurve, name: str) -> str:

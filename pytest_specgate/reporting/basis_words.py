@@ -49,7 +49,9 @@ def draft_length_text(curve: AcceptanceCurve) -> str:
 def short_drafts_sentence(name: str, curve: AcceptanceCurve) -> str:
     """Return what drafts of fewer than k mean for the rates by position."""
     missing = f"{curve.short_drafts} of {counted(curve.k * curve.counts.drafts, 'draft token')} missing"
-    return (
-        f"{name}: draft length {draft_length_text(curve)}, {missing}: a lower rate at late positions may be shorter "
-        f"drafts, and not refusal"
+    meaning = (
+        "a lower rate at late positions may be shorter drafts, and not refusal"
+        if curve.proposed is None
+        else "rates by position count these as not accepted"
     )
+    return f"{name}: draft length {draft_length_text(curve)}, {missing}: {meaning}"

@@ -64,16 +64,16 @@ def _needs(found: Ceiling, needs: TargetNeeds) -> Iterator[str]:
     """Yield what a target needs: by tokens, by step time, and by the horizon."""
     possible, tokens = f"{found.k + 1} are possible", f"{needs.tokens_per_step:.2f} tokens per step at this step time"
     step = f"a step time of {_milliseconds(needs.step_time_s)} ms at this acceptance"
-    horizon = f"perfect acceptance at k={needs.k_at_perfect_acceptance} would do"
+    horizon = f"{_horizon_words(needs)} would do"
     if needs.reachable:
-        reached = "is reached now; it needs" if found.speed_tokens_per_s >= needs.speed_tokens_per_s else "needs"
+        reached = "is reached now; it needs" if needs.reached else "needs"
         yield f"{reached} {tokens} ({possible}):"
         yield _accepted(needs)
         yield f"or {step}"
         yield horizon
         return
     at_ceiling = f"of {_milliseconds(needs.step_time_at_ceiling_s)} ms at perfect acceptance"
-    yield f"is out of reach of any acceptance, by {two_digits(_beyond(found, needs))} %:"
+    yield f"is out of reach of any acceptance, by {two_digits(_beyond(needs))} %:"
     yield f"it needs {tokens}, and {possible}"
     yield f"left is a faster step: {step}, {at_ceiling}"
     yield f"or a longer horizon: {horizon}, were the step time the same"
@@ -88,8 +88,15 @@ def _accepted(needs: TargetNeeds) -> str:
     )
 
 
-def _beyond(found: Ceiling, needs: TargetNeeds) -> float:
-    return 100 * (needs.speed_tokens_per_s / found.ceiling_tokens_per_s - 1)
+def _horizon_words(needs: TargetNeeds) -> str:
+    if not needs.k_at_perfect_acceptance:
+        return "no speculation at this step time"
+    return f"perfect acceptance at k={needs.k_at_perfect_acceptance}"
+
+
+def _beyond(needs: TargetNeeds) -> float:
+    """Return by how many percent a target is above what perfect acceptance gives."""
+    return 100 * (needs.tokens_per_step / needs.most_tokens_per_step - 1)
 
 
 def _table(shown: Sequence[tuple[ArmCeiling, Ceiling]]) -> Iterator[str]:
@@ -101,13 +108,24 @@ def _table(shown: Sequence[tuple[ArmCeiling, Ceiling]]) -> Iterator[str]:
     yield Table(tuple(headers), ("left", *["right"] * (len(headers) - 1)), rows).text()
     targets = [(one, figures, figures.target) for one, figures in shown if figures.target is not None]
     if targets:
-        headers = ["arm", "load", "tokens per step", "draft tokens accepted", "at each position"]
-        headers += ["or step time [ms]", "at perfect acceptance"]
+        headers = ["arm", "load", "reached now", "tokens per step", "acceptance length (now)", "draft tokens accepted"]
+        headers += ["at each position", "or step time [ms]", "at perfect acceptance"]
         yield f"\n{_target(targets[0][2])}, by acceptance at this step time, or by a step time at this acceptance"
         align = ("left", *["right"] * (len(headers) - 1))
         yield Table(tuple(headers), align, tuple(tuple(_wanted(*one)) for one in targets)).text()
-        if not all(needs.reachable for _, _, needs in targets):
-            yield "out of reach of any acceptance: what is left is a longer horizon, or a faster step"
+        yield from _left(targets)
+
+
+def _left(targets: Sequence[tuple[ArmCeiling, Ceiling, TargetNeeds]]) -> Iterator[str]:
+    """Say what is left for targets that no acceptance reaches."""
+    beyond = [one for one, _, needs in targets if not needs.reachable]
+    if any(one.drafts_seldom for one in beyond):
+        yield (
+            "out of reach of any acceptance where it drafts now: what is left is a drafter that proposes more often, "
+            "a longer horizon where one is named, or a faster step"
+        )
+    elif beyond:
+        yield "out of reach of any acceptance: what is left is a longer horizon, or a faster step"
 
 
 def _figures(one: ArmCeiling, figures: Ceiling, *, seldom: bool) -> Iterator[str]:
@@ -125,13 +143,24 @@ def _figures(one: ArmCeiling, figures: Ceiling, *, seldom: bool) -> Iterator[str
 
 def _wanted(one: ArmCeiling, figures: Ceiling, needs: TargetNeeds) -> Iterator[str]:
     yield from _place(one)
-    yield f"{needs.tokens_per_step:.2f} of {figures.k + 1}"
-    if needs.acceptance_rate is None:
-        yield from (f"out of reach by {two_digits(_beyond(figures, needs))} %", "-")
+    yield "yes" if needs.reached else "no"
+    most = needs.most_tokens_per_step
+    yield f"{needs.tokens_per_step:.2f} of {figures.k + 1 if most == figures.k + 1 else f'{most:.2f}'}"
+    now = "-" if one.acceptance_length is None else f"{one.acceptance_length:.3f}"
+    if needs.acceptance_length is None or needs.acceptance_rate is None:
+        yield from (f"- ({now})", f"out of reach by {two_digits(_beyond(needs))} %", "-")
     else:
+        yield f"{needs.acceptance_length:.3f} ({now})"
         yield from (f"{_percent(needs.acceptance_rate)} %", f"{needs.conditional_acceptance:.3f}")
     yield _milliseconds(needs.step_time_s)
-    yield f"k={needs.k_at_perfect_acceptance}"
+    yield _horizon(needs.k_at_perfect_acceptance)
+
+
+def _horizon(k: int | None) -> str:
+    """Return a horizon, as reports name it."""
+    if k is None:
+        return "none"
+    return f"k={k}" if k else "off"
 
 
 def _place(one: ArmCeiling) -> tuple[str, str]:

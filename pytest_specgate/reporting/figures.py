@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core.percent import signed
 
@@ -10,14 +10,17 @@ if TYPE_CHECKING:
     from pytest_specgate.core.metrics import Metric
 
 
+_SCALES: Final = {"s": 1000, "share": 100}
+
+
 def value_text(row: Metric, value: float) -> str:
-    """Return a metric's value in the unit people read: milliseconds for times."""
-    return number(1000 * value if row.unit == "s" else value)
+    """Return a metric's value in the unit people read: milliseconds for times, percent for shares."""
+    return number(value * _SCALES.get(row.unit, 1))
 
 
 def unit_text(row: Metric) -> str:
     """Return the unit that `value_text` uses."""
-    return "ms" if row.unit == "s" else row.unit
+    return {"s": "ms", "share": "%"}.get(row.unit, row.unit)
 
 
 def number(value: float) -> str:

@@ -62,6 +62,11 @@ def thresholds_text(verdicts: Iterable[Verdict], names: Mapping[str, str]) -> st
     return ", ".join(f"{gate}[{text}]" if gate else text for gate, text in listed.items())
 
 
+def item_name(node_id: str, threshold: str) -> str:
+    """Name the test of a threshold; where a record is reported alone, the id of its gate does not."""
+    return node_id if threshold in node_id else f"{node_id} {threshold}"
+
+
 def with_gate(words: str, verdict: Verdict, names: Mapping[str, str]) -> str:
     """Return what became of a threshold, with its gate where several share the pair."""
     gate = names.get(verdict.gate)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.reporting.knee_words import (
+    advice_head,
     arms_words,
     change_sentences,
     crossing_sentences,
@@ -15,7 +16,7 @@ from pytest_specgate.reporting.knee_words import (
     source_notes,
 )
 from pytest_specgate.reporting.markup import code, prose, row
-from pytest_specgate.reporting.window_knee import pin_lines, window_knee
+from pytest_specgate.reporting.window_knee import pin_lines, pin_notes, window_knee
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,9 @@ def _lines(knee: Knee, record: WindowRecord, path: str) -> Iterator[str]:
         for level in source.at(None):
             yield from (f"* {prose(sentence)}" for sentence in crossing_sentences(source.curves_at(level.at)))
     yield from (f"* {prose(line)}" for line in source_notes(knee.sources))
-    yield from (f"* pin it: {code(command)}" for _, command in pin_lines(knee, record, path))
+    for drafter, command in pin_lines(knee, record, path):
+        yield f"* pin it: {code(command)}"
+        yield from (f"* {prose(note)}" for note in pin_notes(knee, drafter))
     yield ""
 
 
@@ -59,7 +62,8 @@ def _cells(one: ObjectiveAdvice) -> Iterator[str]:
     found = one.advice
     load = "" if found.at is None else f" at {level_label(found.at)}"
     yield prose(found.objective)
-    yield f"**{prose(one.words)}**"
+    _, _, told = advice_head(one).partition("): ")
+    yield f"**{prose(one.words)}**{prose(told.removeprefix(one.words))}"
     yield prose("the cut alone" if found.basis == "cut" else f"{metric(found.metric).label}{load}")
     rests = [*(duel_sentence(duel, named=False) for duel in found.duels), *evidence_lines(one)]
     yield "<br>".join(map(prose, rests)) or "-"

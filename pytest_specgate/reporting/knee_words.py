@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_specgate.core.advice import horizon_words
+from pytest_specgate.core.advice import OBJECTIVES, horizon_words, rulings
 from pytest_specgate.core.levels import level_label, rate_per_s
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.planning import MOST_ROUNDS
@@ -15,18 +15,20 @@ from pytest_specgate.reporting.evidence import counted
 from pytest_specgate.reporting.figures import number, span, unit_text, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_specgate.core.acceptance import Estimate
-    from pytest_specgate.core.advice import Duel
+    from pytest_specgate.core.advice import Advice, Duel, Objective
     from pytest_specgate.core.horizon import Crossing, Horizon
     from pytest_specgate.core.knee import Knee, KneeCurve, KneeSource, LevelHorizons, ObjectiveAdvice
     from pytest_specgate.core.knee_changes import Change
 
 ASSUMED: Final = (
     "a prediction assumes that the same share of tokens comes from steps that draft as in the measured horizon, that "
-    "what a position gives does not depend on how many follow it, and that step times between measured horizons lie on "
-    "a line, those between off and a draft on it or above"
+    "what a position gives does not depend on how many follow it (its interval also holds that it depends on how long "
+    "the drafter has been right), and that step times between measured horizons lie on a line, those between off and a "
+    "draft on it or above; one of throughput also that its ratio to the speed of a stream is that of the nearest "
+    "measured k that drafts"
 )
 RHYTHM: Final = (
     "TTFT of a closed loop is also the rhythm of an arm: where answers end one by one, fewer prompts are prefilled at "
@@ -167,10 +169,10 @@ def duel_interval(duel: Duel) -> tuple[float | None, float | None]:
     return ends[0], ends[1]
 
 
-def change_sentence(change: Change, objective: str) -> str:
+def change_sentence(change: Change, objective: Objective) -> str:
     """Return which measurement would change advice, and why."""
     if change.kind == "promising":
-        return _promise_sentence(change)
+        return _promise_sentence(change, objective)
     if change.kind == "unpredicted":
         return _unpredicted_sentence(change)
     at = "" if change.at is None else f" at {level_label(change.at)}"
@@ -190,18 +192,30 @@ def change_sentence(change: Change, objective: str) -> str:
     }[change.kind]
 
 
-def _promise_sentence(change: Change) -> str:
-    at = "" if change.at is None else f" at {level_label(change.at)}"
-    first, *more = change.horizons
-    other = next(k for k in change.ks if k != first.k)
+def _promise_sentence(change: Change, objective: Objective) -> str:
+    first, *more = change.promises
     named = ", ".join(
-        f"{k_text(one.k)} ({speed_words(one)} {estimate_text(one.speed_tokens_per_s)})" for one in change.horizons
+        f"{k_text(one.k)} ({speed_words(one.horizon)} {estimate_text(one.figure)})" for one in change.promises
     )
-    return (
-        f"{named} {'were' if more else 'was'} not measured and may be faster than the {number(change.against or 0.0)} "
-        f"tokens/s a stream of {k_text(other)}: a window of {k_text(first.k)} against {k_text(other)}{at} would tell"
-        f"{' first' if more else ''}"
-    )
+    figure, best = f"the {estimate_text(first.against)} tokens/s", k_text(first.best)
+    may = {
+        "per-user speed": f"may be as fast as {figure} a stream of {best}",
+        "batch throughput": f"may reach {figure} of throughput of {best}",
+    }[objective]
+    return f"{named} {'were' if more else 'was'} not measured and {may}: {_promise_window(change, objective)}"
+
+
+def _promise_window(change: Change, objective: Objective) -> str:
+    """Return which window would tell whether a promise is kept, and in how many rounds."""
+    first, at = change.promises[0], "" if change.at is None else f" at {level_label(change.at)}"
+    pair = f"{k_text(first.k)} against {k_text(first.best)}{at}"
+    tell = f"would tell{' first' if change.promises[1:] else ''}"
+    if not change.is_noise_known:
+        return f"a window of {pair} {tell}"
+    predicted = change_words(first.change, metric_name=OBJECTIVES[objective])
+    rounds = f"{MOST_ROUNDS} rounds" if change.rounds is None else f"about {change.rounds} rounds"
+    tell = "would not tell" if change.rounds is None else tell
+    return f"a window of {rounds} of {pair} {tell}, if {k_text(first.k)} is as predicted ({predicted})"
 
 
 def _unpredicted_sentence(change: Change) -> str:
@@ -254,6 +268,20 @@ def source_notes(sources: Sequence[KneeSource]) -> Iterator[str]:
 def change_sentences(one: ObjectiveAdvice) -> Iterator[str]:
     """Yield which measurements would change an advice."""
     return (change_sentence(change, one.advice.objective) for change in one.changes)
+
+
+def pin_note(told: Iterable[Advice], k: int) -> str:
+    """Return which objectives rule a horizon out that a gate file is to pin, and what beats it there; else nothing.
+
+    Args:
+        told: advice, one an objective.
+        k: the horizon.
+    """
+    ruled = []
+    for one, better in rulings(told, k):
+        at = "" if one.at is None else f" at {level_label(one.at)}"
+        ruled.append(f"for {one.objective}{at} by {' and '.join(map(k_text, better))}")
+    return f"the pinned {k_text(k)} is ruled out {', and '.join(ruled)}" if ruled else ""
 
 
 def ruled_out_lines(sources: Sequence[KneeSource]) -> Iterator[str]:

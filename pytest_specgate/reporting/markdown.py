@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core.hosts import describe, facts_of, host_class
 from pytest_specgate.core.judge import identity_of, pair_problem
-from pytest_specgate.core.levels import level_label
+from pytest_specgate.core.levels import level_told
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.thresholds import FASTER_ONLY_UP_TO, LIMITS, OUTPUTS_AGREE
@@ -18,6 +18,7 @@ from pytest_specgate.core.verdict_parts import invalid
 from pytest_specgate.reporting.engines import engine_lines
 from pytest_specgate.reporting.evidence import counted
 from pytest_specgate.reporting.figures import span, unit_text, value_text
+from pytest_specgate.reporting.gate_names import item_name
 from pytest_specgate.reporting.history import history_lines
 from pytest_specgate.reporting.markup import code, fenced, folded, prose, row
 from pytest_specgate.reporting.messages import window_lines
@@ -178,7 +179,8 @@ def _judged_rows(report: SessionReport) -> Iterator[tuple[int, list[str]]]:
     placed = [(f"{number}", window.verdicts) for number, window in enumerate(report.windows, 1)]
     for place, verdicts in [*placed, ("-", report.closed)]:
         for one in verdicts:
-            yield _ACCEPTED if one.verdict.accepted else _REFUSED, [*_row(one.verdict, _word(one)), place]
+            cells = _row(one.verdict, _word(one), one.temperature)
+            yield _ACCEPTED if one.verdict.accepted else _REFUSED, [*cells, place]
 
 
 def _word(one: ReportedVerdict) -> str:
@@ -193,14 +195,15 @@ def _word(one: ReportedVerdict) -> str:
 def _unjudged_row(one: Unjudged) -> list[str]:
     claim = invalid(one.gate, one.threshold, Failure(reason="not-judged", message=one.message))
     points = bool(getattr(one.threshold, "points", False))
-    return [*_row(claim.model_copy(update={"points": points}), "**not judged**"), "-"]
+    temperature = one.gate.pair.profile.temperature_at(claim.at)
+    return [*_row(claim.model_copy(update={"points": points}), "**not judged**", temperature), "-"]
 
 
-def _row(verdict: Verdict, word: str) -> list[str]:
+def _row(verdict: Verdict, word: str, temperature: float | None) -> list[str]:
     change, interval = ("-", "-") if verdict.outcome == Outcome.INVALID else _change(verdict)
     test = verdict.gate.partition("::")[2] or verdict.gate
     return [prose(_claim(verdict)), word, prose(change), prose(interval), prose(_margin(verdict)),
-            prose(level_label(verdict.at)), code(test)]  # fmt: skip
+            prose(level_told(verdict.at, temperature)), code(test)]  # fmt: skip
 
 
 def _claim(verdict: Verdict) -> str:
@@ -261,16 +264,11 @@ def _messages(report: SessionReport) -> Iterator[_Part]:
     """Yield the whole message of everything that is not accepted."""
     for one in report.verdicts:
         if one.text:
-            title = f"<b>{one.verdict.outcome}</b> {code(_test(one.node_id, one.verdict.threshold))}"
+            title = f"<b>{one.verdict.outcome}</b> {code(item_name(one.node_id, one.verdict.threshold))}"
             yield _Part(_MESSAGES, "failure text", folded(title, fenced(one.text)) + "\n\n")
     for left in report.unjudged:
-        title = f"<b>not judged</b> {code(_test(left.node_id, left.threshold.id))}"
+        title = f"<b>not judged</b> {code(item_name(left.node_id, left.threshold.id))}"
         yield _Part(_MESSAGES, "failure text", folded(title, fenced(left.message)) + "\n\n")
-
-
-def _test(node_id: str, threshold: str) -> str:
-    """Name the test of a threshold; where a record is reported alone, the id of its gate does not."""
-    return node_id if threshold in node_id else f"{node_id} {threshold}"
 
 
 def _facts(window: ReportedWindow, *, name: str) -> str:

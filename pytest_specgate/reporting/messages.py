@@ -15,6 +15,7 @@ from pytest_specgate.core.judge import identity_of, not_booted, pair_problem
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.quantities import bunched_sends
 from pytest_specgate.core.thresholds import LIMITS
+from pytest_specgate.core.validity import SPECULATION_INACTIVE
 from pytest_specgate.core.verdict import Outcome
 from pytest_specgate.reporting.acceptance import acceptance_lines, limit_evidence
 from pytest_specgate.reporting.baselines import baseline_lines, baseline_steps, one_line
@@ -26,7 +27,7 @@ from pytest_specgate.reporting.history import history_lines
 from pytest_specgate.reporting.layout import FULL, Detail
 from pytest_specgate.reporting.long import boot_table, round_table, server_lines
 from pytest_specgate.reporting.outputs import output_lines, outputs_in_short
-from pytest_specgate.reporting.prompts import prompts_text, speculation_caption
+from pytest_specgate.reporting.prompts import load_text, speculation_caption, temperature_lines
 from pytest_specgate.reporting.tables import (
     ArmBoots,
     load_table,
@@ -67,7 +68,9 @@ class Judged:
 def failure_text(verdict: Verdict, *, gate: Gate, record: WindowRecord, record_path: str, again: str) -> str:
     """Return the whole message of a threshold that did not pass; its first line is the sentence of the verdict."""
     first = verdict.summary if verdict.outcome != Outcome.INVALID else f"INVALID ({verdict.reason}): {verdict.summary}"
-    lines = [one_line(first), *_indented([*history_lines(record), *_evidence(verdict, gate, record)])]
+    history = history_lines(record, of_limit=verdict.kind in LIMITS)
+    said = [*history, *temperature_lines(gate.pair.profile, verdict.at)]
+    lines = [one_line(first), *_indented([*said, *_evidence(verdict, gate, record)])]
     lines += _indented(_flag_lines(verdict))
     lines += _indented(_next_steps(verdict, gate, record, record_path=record_path, again=again))
     return "\n".join(lines)
@@ -81,8 +84,9 @@ def _evidence(verdict: Verdict, gate: Gate, record: WindowRecord) -> Iterator[st
         return
     yield identity_of(gate.pair, record).sentence
     yield from evidence_lines(verdict, gate)
+    if verdict.kind in {*LIMITS, NOT_WORSE_THAN_BASELINE}:
+        yield from limit_evidence(verdict, gate.pair, record)
     if gate.pair.alone:
-        yield from limit_evidence(verdict, gate.pair, record) if verdict.kind in LIMITS else ()
         return
     yield f"engine-induced differences: {differences_in_short(gate.pair, record)}"
     yield outputs_in_short(gate.pair, record)
@@ -104,6 +108,8 @@ def _next_steps(verdict: Verdict, gate: Gate, record: WindowRecord, *, record_pa
         yield from _steps_of_stopped(record, record_path=record_path, again=again)
     elif is_undecided(verdict):
         yield from needs_lines(verdict, again)
+    elif verdict.reason == SPECULATION_INACTIVE:
+        yield f"the same run once more changes nothing; mend that first, and then: {again}"
     elif verdict.outcome == Outcome.INVALID:
         yield f"run again: {again}"
     else:
@@ -246,11 +252,9 @@ def _boots_line(record: WindowRecord) -> str:
 
 
 def _window_head(record: WindowRecord) -> Iterator[str]:
-    profile = record.profile
     yield _boots_line(record)
     yield from history_lines(record)
-    counts = ", ".join(f"{count} requests at {level_label(at)}" for at, count in profile.requests.items())
-    yield f"load: {prompts_text(record)}, {profile.output_tokens} output tokens, {counts}"
+    yield f"load: {load_text(record)}"
     host = facts_of(record.host)
     own = host_class(host)
     declared = f", declared; by its facts {own}" if record.host_class not in {"", own} else ""

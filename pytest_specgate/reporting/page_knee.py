@@ -10,27 +10,28 @@ from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.levels import level_id, level_label
 from pytest_specgate.reporting import plots
 from pytest_specgate.reporting.baselines import one_line
+from pytest_specgate.reporting.basis_words import basis_sentences, short_drafts_sentence
 from pytest_specgate.reporting.knee import horizon_cells
 from pytest_specgate.reporting.knee_words import (
     ASSUMED,
     advice_head,
-    basis_words,
     change_sentences,
     crossing_sentences,
     duel_sentence,
     evidence_lines,
     k_text,
     notes,
+    place_text,
     source_notes,
 )
 from pytest_specgate.reporting.page_pair import Figure
 from pytest_specgate.reporting.page_tables import Table
 from pytest_specgate.reporting.plots import Cell, Line
 from pytest_specgate.reporting.snippet import gate_snippet
-from pytest_specgate.reporting.window_knee import pin_lines, window_knee
+from pytest_specgate.reporting.window_knee import pin_lines, pin_notes, window_knee
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pytest_specgate.core.knee import Knee, KneeCurve, KneeSource, LevelHorizons
     from pytest_specgate.reporting.page_figures import Figures
@@ -75,6 +76,21 @@ class DrafterView:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class PinView:
+    """The gate file of one drafter.
+
+    Attributes:
+        command: that writes it.
+        text: of it, or why there is none, as a comment.
+        notes: which objectives rule its horizon out.
+    """
+
+    command: str
+    text: str
+    notes: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class KneeView:
     """What a window tells of draft horizons.
 
@@ -82,14 +98,14 @@ class KneeView:
         drafters: each of them.
         assumed: what predictions assume.
         notes: what else a reader should know.
-        pins: commands that write a gate file for what a sweep has found, each with that file.
+        pins: what writes a gate file for what a sweep has found.
         problem: why there is nothing of all that; empty where there is.
     """
 
     drafters: tuple[DrafterView, ...] = ()
     assumed: str = ""
     notes: tuple[str, ...] = ()
-    pins: tuple[tuple[str, str], ...] = ()
+    pins: tuple[PinView, ...] = ()
     problem: str = ""
 
 
@@ -112,16 +128,17 @@ def knee_view(figures: Figures, *, name: str) -> KneeView | None:
     return KneeView(drafters, ASSUMED, tuple(notes(knee)), pins)
 
 
-def _pins(knee: Knee, figures: Figures) -> Iterator[tuple[str, str]]:
+def _pins(knee: Knee, figures: Figures) -> Iterator[PinView]:
     record, path = figures.window.record, figures.window.path
     for drafter, command in pin_lines(knee, record, path):
         told = [one.advice for one in knee.advice[drafter]]
         k = pinned(told)
         assert k is not None, "its command pins it"
         try:
-            yield command, gate_snippet(record, told, k=k, path=path, arm=_arm_of(knee, drafter, k))
+            text = gate_snippet(record, told, k=k, path=path, arm=_arm_of(knee, drafter, k))
         except UsageError as error:
-            yield command, f"# {one_line(str(error))}"
+            text = f"# {one_line(str(error))}"
+        yield PinView(command, text, tuple(pin_notes(knee, drafter)))
 
 
 def _arm_of(knee: Knee, drafter: str, k: int) -> str | None:
@@ -143,7 +160,7 @@ def _drafter(source: KneeSource, knee: Knee, figures: Figures, *, name: str) -> 
             for one in knee.advice[source.drafter]
         ),
         tuple(_figures(source, knee, figures, name=name)),
-        (*_crossings(source), *dict.fromkeys(basis_words(curves))),
+        (*_crossings(source), *_basis(curves)),
         _table(shown),
         tuple(source_notes([source])),
     )
@@ -152,6 +169,13 @@ def _drafter(source: KneeSource, knee: Knee, figures: Figures, *, name: str) -> 
 def _crossings(source: KneeSource) -> Iterator[str]:
     for level in source.at(None):
         yield from crossing_sentences(source.curves_at(level.at))
+
+
+def _basis(curves: Sequence[KneeCurve]) -> Iterator[str]:
+    """Yield what intervals are taken over, and how short drafts were: each curve with its load, which no head tells."""
+    named = [(f"{k_text(one.k)}{place_text(one)}", one.curve) for one in curves]
+    yield from basis_sentences(named, link="of")
+    yield from (short_drafts_sentence(name, curve) for name, curve in named if curve.short_drafts)
 
 
 def _figures(source: KneeSource, knee: Knee, figures: Figures, *, name: str) -> Iterator[Figure]:

@@ -24,7 +24,7 @@ from pytest_specgate.reporting.page_boots import Bar, Deviation, drift, timeline
 from pytest_specgate.reporting.page_figures import LEVEL, Figures, degrees
 from pytest_specgate.reporting.page_pair import Figure, PairView, pair_view
 from pytest_specgate.reporting.page_tables import NOTHING, Table, load_table, speculation_table
-from pytest_specgate.reporting.prompts import prompts_text
+from pytest_specgate.reporting.prompts import load_text
 from pytest_specgate.reporting.window_pairs import is_on, pair_names
 
 if TYPE_CHECKING:
@@ -155,9 +155,8 @@ def _legend(arms: Sequence[Arm], figures: Figures) -> tuple[tuple[str, str], ...
 
 def _facts(window: ReportedWindow) -> Iterator[tuple[str, str]]:
     """Yield what was measured where, before any figure."""
-    record, profile = window.record, window.record.profile
-    counts = ", ".join(f"{count} requests at {level_label(at)}" for at, count in profile.requests.items())
-    yield "load", f"{prompts_text(record)}, {profile.output_tokens} output tokens, {counts}"
+    record = window.record
+    yield "load", load_text(record)
     rounds: dict[int, list[str]] = {}
     for boot in sorted(record.boots, key=lambda boot: (boot.round, boot.position)):
         rounds.setdefault(boot.round, []).append(boot.arm)

@@ -1,14 +1,39 @@
-"""What reports say of the prompts: where they come from, how long they are, and how much they repeat themselves."""
+"""What reports say of the load: where prompts come from and how much they repeat themselves, and what else was sent."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from pytest_specgate.core.flags import RANDOM_TOKENS
+from pytest_specgate.core.levels import level_label, temperature_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_specgate.core.levels import Level
     from pytest_specgate.core.profile import RequestProfile
     from pytest_specgate.core.records import WindowRecord
+
+
+def load_text(record: WindowRecord) -> str:
+    """Return what was sent: prompts, output tokens, a temperature other than 0, and requests by load level."""
+    profile = record.profile
+    counts = ", ".join(f"{count} requests at {level_label(at)}" for at, count in profile.requests.items())
+    return f"{prompts_text(record)}, {profile.output_tokens} output tokens{_temperature(profile)}, {counts}"
+
+
+def temperature_lines(profile: RequestProfile, at: Level) -> Iterator[str]:
+    """Say at which temperature a level was sent, where it is not 0 and the level's name does not tell it."""
+    if profile.temperature_at(at) and temperature_of(at) is None:
+        yield f"{level_label(at)} is sent at temperature {profile.temperature:g}, which is that of the profile"
+
+
+def _temperature(profile: RequestProfile) -> str:
+    """Name the temperature of the levels whose names tell none; nothing where that is 0, or of no level."""
+    own = [temperature_of(at) is not None for at in profile.points]
+    if not profile.temperature or all(own):
+        return ""
+    return f" at temperature {profile.temperature:g}{' where a level names none' if any(own) else ''}"
 
 
 def prompts_text(record: WindowRecord) -> str:

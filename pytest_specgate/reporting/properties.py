@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 Property: TypeAlias = tuple[str, str | float | int]
 
 
-def properties(verdict: Verdict) -> list[Property]:
+def properties(verdict: Verdict, *, temperature: float | None = None) -> list[Property]:
     """Return what a verdict says, with units in the names; what was not measured is left out, never 0.
 
     An INVALID verdict carries no figures, only its outcome and reason.
+
+    Args:
+        verdict: of a threshold.
+        temperature: that the requests of its load level are sent with; `None` leaves the level's own, if it has one.
     """
     unit = _unit(verdict)
     candidates: tuple[tuple[str, str | float | int | None], ...] = (
@@ -36,7 +40,7 @@ def properties(verdict: Verdict) -> list[Property]:
         ("specgate_load", level_label(verdict.at)),
         ("specgate_concurrency", concurrency_of(verdict.at)),
         ("specgate_rate_per_s", rate_per_s(verdict.at)),
-        ("specgate_temperature", temperature_of(verdict.at)),
+        ("specgate_temperature", temperature_of(verdict.at) if temperature is None else temperature),
         (f"specgate_reference{unit}", verdict.reference),
         (f"specgate_candidate{unit}", verdict.candidate),
         ("specgate_equal_share", min(verdict.shares, default=None)),

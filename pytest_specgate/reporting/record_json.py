@@ -13,6 +13,7 @@ from pytest_specgate.core.metrics import measure, metric, position_metrics, rows
 from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.stored_gates import pairs_of
 from pytest_specgate.core.verdict import Outcome
+from pytest_specgate.reporting.acceptance_levels import levels_of
 from pytest_specgate.reporting.window_pairs import verdicts_on
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def record_json(record: WindowRecord, *, path: str, judged: Iterable[Judged]) ->
         "host_class": record.host_class or host_class(facts_of(record.host)),
         "engine": {arm: dict(facts) for arm, facts in record.engine.items()},
         "profile": record.profile.fingerprint(),
+        "temperatures": {level_id(at): record.profile.temperature_at(at) for at in record.profile.points},
         "added_metrics": [one.model_dump(mode="json") for one in record.added_metrics],
         "pairs": [_pair(one, record) for one in pairs],
         "ruled_out": {**record.ruled_out},
@@ -108,7 +110,16 @@ def _pair(judged: _Judged, record: WindowRecord) -> dict[str, JsonValue]:
     for at in record.profile.points:
         at_point = first_point_problem(pair, record, at=at)
         points[level_id(at)] = {"valid": True} if at_point is None else _problem(at_point)
-    return {**found, "valid": True, "points": points}
+    return {**found, "valid": True, "points": points, **_acceptance(judged, record)}
+
+
+def _acceptance(judged: _Judged, record: WindowRecord) -> dict[str, JsonValue]:
+    """Return what an arm that was measured alone accepted, with intervals; nothing of pairs, or without speculation."""
+    pair = judged.pair
+    if not (pair.alone and pair.candidate.speculates):
+        return {}
+    levels = levels_of(pair, record, judged.verdicts)
+    return {"acceptance": [level.model_dump(mode="json") for level in levels]}
 
 
 def _arm(arm: Arm, mine: Sequence[_Judged], record: WindowRecord) -> dict[str, JsonValue]:

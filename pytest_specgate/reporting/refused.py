@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_specgate.core.verdict import Outcome
 from pytest_specgate.reporting.baselines import one_line
+from pytest_specgate.reporting.gate_names import item_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,4 +38,4 @@ def refused_lines(report: SessionReport) -> Iterator[str]:
 
 def _head(one: ReportedVerdict) -> str:
     skipped = " (skipped)" if one.skipped else ""
-    return one_line(f"{one.verdict.outcome}{skipped} {one.node_id}")
+    return one_line(f"{one.verdict.outcome}{skipped} {item_name(one.node_id, one.verdict.threshold)}")

@@ -35,12 +35,14 @@ class ReportedVerdict:
         node_id: of the test item, as a user would type it; the id of the gate where no run is reported but a record.
         skipped: whether it was reported as skipped: it could not be decided, and the user wants no failure of that.
         text: the whole message, next steps included, where it was not accepted; empty where it was.
+        temperature: that the requests of its load level are sent with; `None` where nobody told.
     """
 
     verdict: Verdict
     node_id: str
     skipped: bool = False
     text: str = ""
+    temperature: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -228,11 +230,12 @@ def _stored(verdict: Verdict, gates: dict[str, Gate], record: WindowRecord, *, p
     gate = gates.get(verdict.gate)
     if gate is None:
         raise RecordError(f"a verdict is of {verdict.gate}, which is no gate of the record")
+    temperature = gate.pair.profile.temperature_at(verdict.at)
     if verdict.accepted:
-        return ReportedVerdict(verdict, verdict.gate)
+        return ReportedVerdict(verdict, verdict.gate, temperature=temperature)
     again = f"pytest {shlex.quote(verdict.gate)}"
     text = failure_text(verdict, gate=gate, record=record, record_path=path, again=again)
-    return ReportedVerdict(verdict, verdict.gate, text=text)
+    return ReportedVerdict(verdict, verdict.gate, text=text, temperature=temperature)
 
 
 def _without_verdict(window: ReportedWindow) -> list[Unjudged]:

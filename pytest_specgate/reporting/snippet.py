@@ -12,6 +12,7 @@ from pytest_specgate.core.pinning import met_off
 from pytest_specgate.core.profile import RequestProfile
 from pytest_specgate.core.prompt_files import PromptFile
 from pytest_specgate.reporting.baselines import one_line
+from pytest_specgate.reporting.knee_words import pin_note
 from pytest_specgate.reporting.python_text import (
     WIDTH,
     Writer,
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from pytest_specgate.core.pinning import Claim, Met
     from pytest_specgate.core.records import WindowRecord
     from pytest_specgate.reporting.python_text import Code
+
+_INSIDE: Final = WIDTH - 4
+"""Columns inside the brackets of a gate."""
 
 _ACCEPTED: Final = 0.9
 """Share of the measured acceptance length that is claimed."""
@@ -52,7 +56,7 @@ def gate_snippet(  # noqa: PLR0913  - the record, and which horizon of it
 
     Args:
         record: of a window in which the two met.
-        told: advice by objective, which stands at the top of the file.
+        told: advice by objective, which stands at the top of the file, and at whose level a gain or a loss is shown.
         k: the horizon.
         path: where the record lies.
         arm: name of the horizon's arm, where a window has several drafters.
@@ -62,7 +66,7 @@ def gate_snippet(  # noqa: PLR0913  - the record, and which horizon of it
         UsageError: the horizon is off, has lost in everything, or the window has not both of them with figures at a
             common load level.
     """
-    met = met_off(record, k=k, path=path, arm=arm, floors=floors)
+    met = met_off(record, k=k, path=path, told=told, arm=arm, floors=floors)
     claims = met.claims()
     writer = Writer(taken=[name for name in met.off.env if not is_secret_name(name)])
     body = [*_arms(met, writer), "", _profile(met.profile, writer), *_floors(met, claims), "", _pair(met), "", ""]
@@ -78,14 +82,16 @@ def _head(record: WindowRecord, told: Sequence[Advice], writer: Writer, *, k: in
         yield from _comment(f"the window did not run to its end{why}")
     for one in told:
         yield from _comment(f"{one.objective} ({_where(one)}): {one.words}")
+    if note := pin_note(told, k):
+        yield from _comment(note)
     if writer.secrets:
         yield from _comment(f"Secrets are taken from the environment: {', '.join(writer.secrets)}")
 
 
-def _comment(text: str) -> list[str]:
+def _comment(text: str, *, width: int = WIDTH) -> list[str]:
     """Return a comment; what is too long goes on in further lines."""
     return textwrap.wrap(
-        one_line(text), WIDTH, initial_indent="# ", subsequent_indent="#   ",
+        one_line(text), width, initial_indent="# ", subsequent_indent="#   ",
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
 
@@ -191,9 +197,9 @@ def _told(met: Met, claims: Sequence[Claim]) -> str:
 def _claim(met: Met, claim: Claim) -> Iterator[str]:
     if claim.kind is None:
         what = f"{metric(claim.metric).label} at {level_label(claim.at)}"
-        yield f"# not claimed: {what}, measured {claim.words}"
+        yield from _comment(f"not claimed: {what}, measured {claim.words}", width=_INSIDE)
         return
-    yield f"# measured: {claim.words}"
+    yield from _comment(f"measured: {claim.words}", width=_INSIDE)
     keyword = "by" if claim.kind == "better" else "margin"
     fields = [literal(claim.metric), named("at=", literal(claim.at)), named(f"{keyword}=", _percent(claim.fraction))]
     fields += [f"noise=FLOORS[{literal(claim.metric)}]"] if _has_floor(met, claim) else []

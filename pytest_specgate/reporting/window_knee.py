@@ -15,7 +15,7 @@ from pytest_specgate.core.stored_gates import pairs_of
 from pytest_specgate.core.sweeps import horizon_of, never_booted
 from pytest_specgate.reporting.baselines import one_line
 from pytest_specgate.reporting.knee import advice_lines, source_lines
-from pytest_specgate.reporting.knee_words import ASSUMED, short_lines
+from pytest_specgate.reporting.knee_words import ASSUMED, pin_note, short_lines
 from pytest_specgate.reporting.layout import Detail
 
 if TYPE_CHECKING:
@@ -116,6 +116,19 @@ def pin_lines(knee: Knee, record: WindowRecord, path: str) -> Iterator[tuple[str
             yield drafter, f"specgate knee {shlex.quote(path)} --snippet test_k{k}.py{named}"
 
 
+def pin_notes(knee: Knee, drafter: str) -> Iterator[str]:
+    """Yield what stands beside the command of `pin_lines`: which objectives rule the pinned horizon out, if any do.
+
+    Args:
+        knee: what the window tells.
+        drafter: whose horizon is pinned.
+    """
+    told = [one.advice for one in knee.advice[drafter]]
+    k = pinned(told)
+    if k is not None and (note := pin_note(told, k)):
+        yield note
+
+
 def knee_section(record: WindowRecord, path: str, *, view: View) -> Iterator[str]:
     """Yield the section of a terminal report that tells which k; nothing where no two horizons met.
 
@@ -141,4 +154,6 @@ def knee_section(record: WindowRecord, path: str, *, view: View) -> Iterator[str
     else:
         yield "which k (`specgate knee` tells what this rests on)"
         yield from map(one_line, short_lines(knee))
-    yield from (one_line(f"pin it: {command}") for _, command in pin_lines(knee, record, path))
+    for drafter, command in pin_lines(knee, record, path):
+        yield one_line(f"pin it: {command}")
+        yield from map(one_line, pin_notes(knee, drafter))

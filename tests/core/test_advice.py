@@ -11,9 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_specgate.core.acceptance import Estimate
-from pytest_specgate.core.advice import Advice, HorizonFigures, advice, comparable, horizon_words, pinned
-from pytest_specgate.core.horizon import Crossing, Horizon
+from pytest_specgate.core.advice import (
+    Advice,
+    Duel,
+    HorizonFigures,
+    advice,
+    comparable,
+    horizon_words,
+    pinned,
+    rulings,
+)
+from pytest_specgate.core.horizon import Crossing, Horizon, over_boots
 from pytest_specgate.core.noise import declared_noise
+from pytest_specgate.core.statistics import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -211,23 +221,75 @@ def test_only_horizons_of_one_window_and_of_common_rounds_meet() -> None:
     assert (one.duels, one.ks, one.basis, one.words) == ((), (), "nothing", "nothing tells")
 
 
-def horizon(k: int, speed: float | None, *, high: float | None = None) -> Horizon:
-    """Return a predicted horizon."""
-    found = None if speed is None else Estimate(speed, None if high is None else speed / 2, high)
+def horizon(k: int, speed: float | None, *, low: float | None = None, high: float | None = None) -> Horizon:
+    """Return a horizon with its speed; its interval reaches down to half of that where no other end is told."""
+    found = None if speed is None else Estimate(speed, speed / 2 if low is None and high is not None else low, high)
     return Horizon(k, Estimate(1.0), "from the curve", None, None, found)
 
 
 def test_what_nobody_measured_may_be_promising() -> None:
-    """Where its speed may exceed that of all that are left: by its interval, or by itself where it has none."""
+    """Where its speed may reach that of the best one that is left: by its interval, or by itself where it has none."""
     listed = [figures(0, {RATE: [10.0] * 2}), figures(4, {RATE: [20.0] * 2}, place=1)]
     rows = [horizon(0, 10.0), horizon(1, 12.0, high=19.0), horizon(2, 15.0, high=21.0), horizon(3, 21.0),
-            horizon(4, 20.0, high=30.0), horizon(5, None)]  # fmt: skip
+            horizon(4, 20.0), horizon(5, None)]  # fmt: skip
     predicted: dict[tuple[str, Level], list[Horizon]] = {("one", 1): rows}
     one = told(advice(listed, noise=floors(0.05, RATE), predicted=predicted), "per-user speed")
 
     assert one.ks == (4,)
-    assert [row.k for row in one.promising] == [3, 2]
+    assert [(found.k, found.best, found.figure.value) for found in one.promising] == [(3, 4, 21.0), (2, 4, 15.0)]
+    assert one.promising[0].change == pytest.approx(0.05)
     assert one.unpredicted == ()
+
+
+def test_the_best_one_is_no_surer_than_its_interval() -> None:
+    """What reaches its lower end may be as fast as it is; where it has none, its mean counts."""
+    listed = [figures(0, {RATE: [10.0] * 2}), figures(4, {RATE: [20.0] * 2}, place=1)]
+    others = [horizon(0, 10.0), horizon(1, 17.0, high=18.5), horizon(2, 18.9, high=19.5), horizon(3, 19.2)]
+
+    def named(best: Horizon) -> list[int]:
+        found = advice(listed, noise=floors(0.05, RATE), predicted={("one", 1): [*others, best]})
+        return [row.k for row in told(found, "per-user speed").promising]
+
+    assert named(horizon(4, 20.0, low=19.0, high=21.0)) == [3, 2]
+    assert named(horizon(4, 20.0)) == []
+
+
+def test_throughput_is_compared_with_throughput() -> None:
+    """Off gives less of it at the speed of a stream than any k does, so the streams alone would name nobody."""
+    listed = [
+        figures(k, {THROUGHPUT: [value] * 2}, at=32, place=k % 2)
+        for k, value in ((0, 185.3), (1, 187.7), (4, 172.6), (7, 154.6))
+    ]
+    speeds = {0: 8.864, 1: 7.930, 2: 7.824, 3: 7.658, 4: 7.367, 5: 6.968, 6: 6.811, 7: 6.632}
+    rows = [horizon(k, speed, low=0.97 * speed, high=1.03 * speed) for k, speed in speeds.items()]
+    noise = floors(0.05, THROUGHPUT)
+    one = told(advice(listed, noise=noise, predicted={("one", 32): rows}), "batch throughput")
+
+    assert [found.k for found in one.promising] == [2, 3]
+    (first, second) = one.promising
+    assert (first.best, first.against) == (1, over_boots([187.7] * 2, noise=noise["one", THROUGHPUT]))
+    assert first.figure.value == pytest.approx(7.824 * 187.7 / 7.930)
+    assert first.figure.high == pytest.approx(1.03 * first.figure.value)
+    assert second.figure.value == pytest.approx(7.658 * 172.6 / 7.367)
+
+
+def test_throughput_is_predicted_from_horizons_that_draft() -> None:
+    """Of two as near the longer one tells; off tells of none."""
+    values = {0: 100.0, 1: 100.0, 3: 120.0}
+    listed = [figures(k, {THROUGHPUT: [value] * 2}, at=8, place=k % 2) for k, value in values.items()]
+    rows = [horizon(k, 10.0) for k in (0, 1, 2, 3)]
+
+    def promised(listed: Sequence[HorizonFigures]) -> list[tuple[int, float]]:
+        noise = floors(0.2, THROUGHPUT)
+        one = told(advice(listed, noise=noise, predicted={("one", 8): rows}), "batch throughput")
+        return [(found.k, found.figure.value) for found in one.promising]
+
+    without = [listed[0], dataclasses.replace(listed[0], arm="k9", k=9)]
+    ((k, throughput),) = promised(listed)
+
+    assert k == 2
+    assert throughput == pytest.approx(120.0)
+    assert promised(without) == []
 
 
 def test_a_full_server_has_its_own_promises_and_latency_has_none() -> None:
@@ -252,6 +314,25 @@ def test_what_is_pinned_has_beaten_off() -> None:
     assert pinned([open_, batch]) == 4
     assert pinned([open_]) is None
     assert pinned([dataclasses.replace(open_, ks=(0,), best=0), batch]) is None
+
+
+def test_who_is_beaten_in_fewer_objectives_is_pinned() -> None:
+    """Before the best mean for one user: it is within the noise there, and off and k=4 beat it under load."""
+
+    def duel(first: int, second: int, low: float) -> Duel:
+        return Duel("one", 8, THROUGHPUT, first, second, (1.2, 1.0), Interval(0.2, low, 0.3), 2)
+
+    user = Advice("per-user speed", RATE, 1, (4, 7), 7, "measured", (0, 1, 4, 7))
+    batch = Advice("batch throughput", THROUGHPUT, 8, (4,), 4, "measured", (0, 1, 4, 7),
+                   (duel(0, 7, 0.1), duel(4, 7, 0.1), duel(1, 7, -0.1), duel(4, 0, 0.1), duel(4, 1, 0.1)))  # fmt: skip
+    latency = dataclasses.replace(user, objective="latency", metric=TTFT, ks=(0,), best=0)
+
+    assert pinned([user, batch]) == 4
+    assert pinned([user, batch, latency]) == 4
+    assert pinned([user, latency]) == 7
+    assert pinned([dataclasses.replace(user, best=None), latency]) == 4
+    assert rulings([user, batch], 7) == ((batch, (0, 4)),)
+    assert rulings([user, batch], 4) == rulings([user, batch], 2) == ()
 
 
 def test_nothing_is_promising_beside_no_known_speed() -> None:

@@ -87,8 +87,8 @@ def test_shares_are_no_finer_than_their_samples(build: type[Build]) -> None:
 
     [verdict] = judge(gate, build.against(gate, day(build, 28, 1.0, 1.0, **pair), file))
 
-    assert verdict.samples == 160
-    assert verdict.sd == pytest.approx(1 / 160 / math.sqrt(2) * math.sqrt(4 / 3))
+    assert verdict.samples == 40
+    assert verdict.sd == pytest.approx(1 / 40 / math.sqrt(2) * math.sqrt(4 / 3))
 
 
 def test_a_level_is_not_called_unusual_twice(build: type[Build]) -> None:

@@ -231,7 +231,19 @@ def test_speculation_is_taken_from_its_counts() -> None:
     assert problem_of(result) is None
     assert found["acceptance_rate"].value == pytest.approx(1017 / 2116)
     assert found["acceptance_length"].value == pytest.approx(1 + 1017 / 529)
-    assert (found["acceptance_rate"].n, found["acceptance_length"].n) == (2116, 529)
+    assert (found["acceptance_rate"].n, found["acceptance_length"].n) == (529, 529)
+
+
+def test_too_few_drafts_have_no_acceptance() -> None:
+    """What a window does not tell of 19 drafts, a file does not tell, either; of 20 both do."""
+    few, enough = (
+        figures(parsed(spec_decode_num_drafts=count, spec_decode_draft_tokens=80, spec_decode_accepted_tokens=30))
+        for count in (19, 20)
+    )
+
+    assert few["acceptance_rate"].missing == "there are 19 drafts, and 20 are needed"
+    assert few["acceptance_length"].value is None
+    assert enough["acceptance_length"].value == pytest.approx(2.5)
 
 
 def test_without_counters_there_is_no_acceptance() -> None:

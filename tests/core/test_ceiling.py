@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from pytest_specgate.core.ceiling import (
     LIMITS,
     UNDRAFTED,
+    WHERE_IT_DRAFTS,
     ArmCeiling,
     Ceiling,
     TargetNeeds,
@@ -77,11 +79,11 @@ def test_a_target_above_the_ceiling_has_no_acceptance() -> None:
 
 
 def test_a_target_below_one_token_a_step_needs_no_draft() -> None:
-    """Steps alone reach 30 tokens/s: no draft token need be accepted, and k=1 is the least horizon there is."""
+    """Steps alone reach 30 tokens/s: no draft token need be accepted, and no speculation is needed for it."""
     found = needs(30)
 
-    assert (found.reachable, found.acceptance_rate, found.conditional_acceptance) == (True, 0.0, 0.0)
-    assert found.k_at_perfect_acceptance == 1
+    assert (found.reached, found.reachable, found.acceptance_rate, found.conditional_acceptance) == (True, True, 0, 0)
+    assert (found.acceptance_length, found.k_at_perfect_acceptance) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -102,13 +104,19 @@ def test_the_ceiling_itself_is_within_reach(target: float, step_time_s: float, k
         ({"k": 0}, "k=0 drafts nothing: write 1 to 1000"),
         ({"k": -3}, "k=-3 drafts nothing"),
         ({"k": 1001}, "k=1001 is no draft horizon"),
-        ({"step_time_s": 0.0}, "a step time of 0 s is none"),
+        ({"step_time_s": 0.0}, "a step time of 0 s is none: write that of a decode step, as 23.38ms"),
         ({"step_time_s": math.nan}, "a step time of nan s is none"),
         ({"step_time_s": 1e-310}, "a step time of 1e-310 s is none"),
-        ({"tokens_per_step": 5.01}, "a step of k=4 gives between 1 and 5 tokens, and not 5.01"),
+        (
+            {"tokens_per_step": 5.01},
+            "and not 5.01: write output tokens / decode steps of a sequence, or the k that was served",
+        ),
         ({"tokens_per_step": 0.99}, "a step of k=4 gives between 1 and 5 tokens, and not 0.99"),
         ({"tokens_per_step": math.nan}, "and not nan"),
-        ({"target_tokens_per_s": 0.0}, "a target of 0 tokens/s is none"),
+        (
+            {"target_tokens_per_s": 0.0},
+            "a target of 0 tokens/s is none: write a speed above 0, as '200 tokens/s'",
+        ),
         ({"target_tokens_per_s": math.inf}, "a target of inf tokens/s is none"),
     ],
 )
@@ -129,9 +137,12 @@ def test_what_a_target_needs_reaches_it(step_time_s: float, k: int, share: float
 
     assert tokens / found.step_time_s == pytest.approx(target)
     assert (k + 1) / found.step_time_at_ceiling_s == pytest.approx(target)
-    assert (found.k_at_perfect_acceptance + 1) / step_time_s >= target * (1 - 1e-6)
-    assert found.k_at_perfect_acceptance == 1 or found.k_at_perfect_acceptance / step_time_s < target
-    assert found.reachable == (found.k_at_perfect_acceptance <= k)
+    least = found.k_at_perfect_acceptance
+    assert least is not None, "without the share of drafting steps some horizon always does"
+    assert (least + 1) / step_time_s >= target * (1 - 1e-6)
+    assert least == 0 or least / step_time_s < target
+    assert found.reachable == (least <= k)
+    assert found.most_tokens_per_step == k + 1
     assert (found.acceptance_rate is None) == (found.conditional_acceptance is None) == (not found.reachable)
     if found.acceptance_rate is not None and found.conditional_acceptance is not None:
         wanted = max(1.0, target * step_time_s)
@@ -139,6 +150,59 @@ def test_what_a_target_needs_reaches_it(step_time_s: float, k: int, share: float
         assert summed(found.conditional_acceptance, k) == pytest.approx(wanted)
         assert 0 <= found.acceptance_rate <= 1
         assert 0 <= found.conditional_acceptance <= 1
+
+
+def mixed(share: float, length: float) -> float:
+    """Return tokens per step by counting the steps of a token: one outside, and a part of one where drafts are."""
+    return 1 / (1 - share + share / length)
+
+
+def test_acceptance_helps_only_where_it_drafts() -> None:
+    """With half of the tokens from drafting steps, 1.6 tokens a step need four in each of these, and not 1.6."""
+    found = ceiling(
+        step_time_s=0.02, tokens_per_step=mixed(0.5, 2), k=4, target_tokens_per_s=80, drafted_token_share=0.5
+    ).target
+
+    assert found is not None
+    assert (found.tokens_per_step, found.acceptance_length) == pytest.approx((1.6, 4.0))
+    assert found.acceptance_rate == pytest.approx(0.75)
+    assert summed(found.conditional_acceptance or 0.0, 4) == pytest.approx(4.0)
+    assert found.most_tokens_per_step == pytest.approx(1 / 0.6)
+    assert found.step_time_at_ceiling_s == pytest.approx(1 / 0.6 / 80)
+    assert (found.reached, found.reachable, found.k_at_perfect_acceptance) == (False, True, 3)
+
+
+@pytest.mark.parametrize(("target", "k"), [(88, 7), (101, None)])
+def test_perfect_drafts_may_not_reach_a_target_below_the_ceiling(target: float, k: int | None) -> None:
+    """Steps of k=4 give 5 tokens at most, and half of them drafted 1.67: beyond 2 no horizon helps either."""
+    found = ceiling(
+        step_time_s=0.02, tokens_per_step=mixed(0.5, 2), k=4, target_tokens_per_s=target, drafted_token_share=0.5
+    )
+
+    assert found.ceiling_tokens_per_s == 250
+    assert found.target is not None
+    assert (found.target.reachable, found.target.acceptance_length) == (False, None)
+    assert (found.target.acceptance_rate, found.target.conditional_acceptance) == (None, None)
+    assert found.target.k_at_perfect_acceptance == k
+
+
+@given(st.floats(0.01, 1), st.integers(1, 12), st.floats(0.01, 1), st.floats(0.1, 20))
+def test_what_is_needed_where_it_drafts_gives_the_target(share: float, k: int, accepted: float, wanted: float) -> None:
+    """The acceptance length that is named gives the tokens per step, and what is reached now is within reach."""
+    now = mixed(share, 1 + accepted * k)
+    found = ceiling(
+        step_time_s=0.01, tokens_per_step=now, k=k, target_tokens_per_s=100 * wanted, drafted_token_share=share
+    ).target
+
+    assert found is not None
+    assert found.reached == (now / 0.01 >= 100 * wanted)
+    assert found.reachable or not found.reached
+    assert found.most_tokens_per_step == pytest.approx(mixed(share, k + 1))
+    if found.acceptance_length is not None:
+        assert mixed(share, found.acceptance_length) == pytest.approx(max(1.0, wanted), rel=1e-6)
+        assert summed(found.conditional_acceptance or 0.0, k) == pytest.approx(found.acceptance_length, rel=1e-6)
+    else:
+        assert wanted > found.most_tokens_per_step * (1 - 1e-6)
 
 
 FIGURES = DecodeFigures(4, 0.02338, 2.6498, 0.43, (0.023, 0.02376), (2.6, 2.6996))
@@ -151,6 +215,46 @@ def test_an_arm_has_the_ceiling_of_its_figures() -> None:
     assert (found.arm, found.at, found.valid, found.reason, found.drafts_seldom) == ("k4", 8, True, None, True)
     assert (found.step_times_s, found.tokens_per_steps) == ((0.023, 0.02376), (2.6, 2.6996))
     assert found.ceiling == published(200)
+    assert (found.acceptance_length, found.drafted_token_share, found.targets_where_it_drafts) == (None, None, False)
+
+
+def test_the_share_of_tokens_where_it_drafts_follows_from_the_acceptance_length() -> None:
+    """2.6498 tokens a step, and 4 in those that draft: 83 % of tokens come from these, and limit what they can give."""
+    found = arm_ceiling(FIGURES, arm="k4", at=8, acceptance_length=4.0, target_tokens_per_s=113)
+    share = (1 - 1 / 2.6498) / 0.75
+
+    assert found.drafted_token_share == pytest.approx(share)
+    assert found.targets_where_it_drafts
+    assert found.ceiling is not None
+    assert found.ceiling.target is not None
+    assert found.ceiling.target.acceptance_length == pytest.approx(113 * 0.02338 * 4.0 / 2.6498, rel=0.01)
+    assert ceilings((found,)).notes == (UNDRAFTED, WHERE_IT_DRAFTS, *LIMITS)
+    assert ceilings((arm_ceiling(FIGURES, arm="k4", at=8, acceptance_length=4.0),)).notes == (UNDRAFTED, *LIMITS)
+
+
+def test_drafts_that_are_perfect_already_can_give_no_more() -> None:
+    """Answers that end inside a draft keep perfect drafts of k=4 at 4.7 tokens a step, whatever is asked for."""
+    figures = DecodeFigures(4, 0.01, 4.7, 1.0, (0.01,), (4.7,))
+    now, more = (
+        arm_ceiling(figures, arm="k4", at=1, acceptance_length=5.0, target_tokens_per_s=target).ceiling
+        for target in (470, 485)
+    )
+
+    assert now is not None
+    assert more is not None
+    assert now.target is not None
+    assert more.target is not None
+    assert (now.target.reached, now.target.reachable, more.target.reached) == (True, True, False)
+    assert (more.target.reachable, more.target.acceptance_rate) == (False, None)
+    assert more.target.most_tokens_per_step == pytest.approx(4.7)
+
+
+@pytest.mark.parametrize(("tokens", "length", "share"), [(1.0, 1.0, 0.43), (2.6498, 2.6498, 1.0), (2.65, 2.6498, 1.0)])
+def test_all_tokens_of_steps_that_always_draft_are_where_it_drafts(tokens: float, length: float, share: float) -> None:
+    """As many tokens a step as in those that draft are all of them; where nothing is accepted the steps tell."""
+    figures = dataclasses.replace(FIGURES, tokens_per_step=tokens)
+
+    assert arm_ceiling(figures, arm="k4", at=8, acceptance_length=length).drafted_token_share == share
 
 
 def test_an_arm_that_cannot_be_judged_has_a_reason_and_no_figure() -> None:

@@ -10,6 +10,7 @@ from pytest_specgate.core import counters
 from pytest_specgate.core.metrics import METRICS, Measured, measure
 from pytest_specgate.core.quantities import bunched_sends, first_text, is_good, span_s
 from pytest_specgate.core.records import ChunkGaps
+from pytest_specgate.core.speculation import SpeculationDelta
 
 if TYPE_CHECKING:
     from pytest_specgate.core.records import PointRecord
@@ -217,11 +218,27 @@ def test_steps_of_the_server(build: type[Build]) -> None:
 
 
 def test_acceptance_says_of_how_much(build: type[Build]) -> None:
-    """The rate is of draft tokens, the length of drafts."""
+    """The rate of draft tokens and the length are both of so many drafts."""
     point = build.point([build.request(index) for index in range(10)], speculation=build.drafted(10, k=4))
 
-    assert _measure(build, "acceptance_rate", point) == Measured(60 / 160, n=160)
+    assert _measure(build, "acceptance_rate", point) == Measured(60 / 160, n=40)
     assert _measure(build, "acceptance_length", point) == Measured(2.5, n=40)
+
+
+@pytest.mark.parametrize("name", ["acceptance_rate", "acceptance_length", "acceptance_rate_position_1"])
+@pytest.mark.parametrize(
+    ("drafts", "told"), [(1, "there is 1 draft, and 20 are needed"), (19, "there are 19 drafts, and 20 are needed")]
+)
+def test_acceptance_of_too_few_drafts_is_missing(build: type[Build], name: str, *, drafts: int, told: str) -> None:
+    """One draft, and all but one of the least number, are no figure; the least number is one."""
+    few, enough = (
+        build.point([build.request(0)], speculation=SpeculationDelta(count, 4 * count, count, (count, 0, 0, 0)))
+        for count in (drafts, 20)
+    )
+
+    cure = ": send more requests, or ask for more output tokens"
+    assert _measure(build, name, few) == Measured(None, f"{told}{cure}")
+    assert _measure(build, name, enough).n == 20
 
 
 def test_a_server_that_does_not_count_its_steps(build: type[Build]) -> None:

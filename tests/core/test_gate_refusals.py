@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from pytest_specgate.core.thresholds import CALIBRATED, Threshold
 
 if TYPE_CHECKING:
     from pytest_specgate.core.gate import Gate
+    from pytest_specgate.core.thresholds import BaselineThreshold
     from tests.core.conftest import Build
 
 FLOOR = api.noise_floor("1%", source="A/A windows of a test")
@@ -194,3 +196,64 @@ def test_tokens_per_step_without_speculation_are_no_claim(build: type[Build]) ->
     gate = build.gate(build.pair(reference=4, candidate=None), api.at_least("tokens_per_step", "1", at=1))
 
     assert _message(gate).endswith("tokens per step of off lies at 1 tokens (k=0): leave it out")
+
+
+TOKENS, RATE = "tokens_per_step", "acceptance_rate"
+
+
+@pytest.mark.parametrize(
+    ("metric", "margin", "mode", "told"),
+    [
+        (
+            "tokens_per_step", "80%", "absolute",
+            "tokens per step of k4 lies between 1 and 5 tokens (k=4), so the greatest loss is 80 %",
+        ),
+        (
+            "tokens_per_step", "90%", "relative",
+            (
+                "tokens per step of k1 lies between 1 and 2 tokens (k=1) and k4 lies between 1 and 5 tokens (k=4), so "
+                "the greatest loss is 90 %"
+            ),
+        ),
+        (
+            "acceptance_length", "85%", "absolute",
+            "acceptance length of k4 lies between 1 and 5 tokens (k=4), so the greatest loss is 80 %",
+        ),
+        (
+            "acceptance_rate", "100pp", "absolute",
+            "acceptance rate of k4 lies between 0 and 100 %, so the greatest loss is 100 points",
+        ),
+    ],
+)  # fmt: skip
+def test_a_margin_that_no_loss_exceeds_is_refused(
+    build: type[Build], metric: str, *, margin: str, mode: str, told: str
+) -> None:
+    """What k tokens a draft bound cannot fall without end: a claim that cannot fail is none."""
+    claim = api.not_worse_than_baseline(metric, at=1, margin=margin, mode=mode)
+
+    message = _message(build.gate(build.pair(reference=1, candidate=4), claim))
+
+    assert message == f"threshold {claim.id} can never fail: {told}: write a margin of less"
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        api.not_worse_than_baseline(TOKENS, at=1, margin="79%", mode="absolute"),
+        api.not_worse_than_baseline(TOKENS, at=1, margin="89%", mode="relative"),
+        api.not_worse_than_baseline(RATE, at=1, margin="99%", mode="absolute"),
+        api.not_worse_than_baseline(RATE, at=1, margin="150pp", mode="relative"),
+        api.not_worse_than_baseline("ttft_p50", at=1, margin="300%", mode="absolute"),
+    ],
+)
+def test_a_margin_that_a_loss_may_exceed_stands(build: type[Build], claim: BaselineThreshold) -> None:
+    """Just below the greatest loss a claim may still fail, and a time has none."""
+    build.gate(build.pair(reference=1, candidate=4), claim).check()
+
+
+def test_a_horizon_that_nobody_declared_bounds_nothing(build: type[Build]) -> None:
+    """An arm whose k is left to the server may draft any number of tokens."""
+    arm = build.arm().vary("some", args={"speculative_config": {"method": "eagle3"}})
+    pair = dataclasses.replace(build.pair(), candidate=arm)
+
+    build.gate(pair, api.not_worse_than_baseline(TOKENS, at=1, margin="95%", mode="absolute")).check()

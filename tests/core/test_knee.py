@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_specgate.core.horizon import Measured
     from pytest_specgate.core.knee import CountedCurve, Knee, ObjectiveAdvice
+    from pytest_specgate.core.knee_changes import Change
     from pytest_specgate.core.levels import Level
 
 RATE, THROUGHPUT = "decode_rate_p50", "output_throughput"
@@ -273,8 +274,41 @@ def test_a_promise_is_held_against_the_fastest_that_is_left() -> None:
     promise = next(change for change in found.changes if change.ks == (2, 4))
 
     assert promise.kind == "promising"
-    assert promise.horizons[0].k == 2
-    assert promise.against == pytest.approx(2.525 / 0.030, rel=1e-3)
+    assert (promise.promises[0].k, promise.promises[0].best) == (2, 4)
+    assert promise.promises[0].against.value == pytest.approx(2.525 / 0.030, rel=1e-3)
+
+
+def promised(rates: Mapping[int, Sequence[float]], *, fourth: float, floors: bool = True) -> Change:
+    """Return what k=3 promises against k=4, whose step takes 30 ms and whose last position has some rate."""
+    positions = (900, 900, 900, round(1000 * fourth))
+    steps: dict[Level, tuple[Measured, ...]] = {1: (off(0.010, 0.010), measured(positions, 1000, times=(0.030, 0.030)))}
+    found = advised(knee_of([window(rates, steps=steps, floors=floors)]))
+    return next(change for change in found.changes if change.kind == "promising")
+
+
+def test_a_promise_takes_rounds_by_the_difference_that_is_predicted() -> None:
+    """As of horizons that were measured: few for a large one, more for a smaller, and none would tell a tiny one."""
+    rates = {0: [50.0, 50.0], 4: [84.0, 84.0]}
+    found = [promised(rates, fourth=fourth) for fourth in (0.02, 0.50, 0.73)]
+
+    assert [(one.ks, one.promises[0].k) for one in found] == [((3, 4), 3)] * 3
+    assert [one.promises[0].change for one in found] == [
+        pytest.approx(3.7 / 0.025 / (tokens / 0.030) - 1) for tokens in (3.72, 4.2, 4.43)
+    ]
+    assert [one.rounds for one in found] == [2, 4, None]
+
+
+def test_a_promise_beside_unknown_noise_has_no_rounds() -> None:
+    """One round tells none, two tell their own scatter; a noise floor tells it where no duel of the window does."""
+    one, two = (promised({0: [50.0] * n, 4: [84.0] * n}, fourth=0.02, floors=False) for n in (1, 2))
+    other = window({4: [80.0, 80.0], 0: [50.0, 50.0]}, source="two", steps={})
+    curve = (off(0.010, 0.010), measured((900, 900, 900, 20), 1000, times=(0.030, 0.030)))
+    alone = advised(knee_of([window({4: [84.0, 84.0]}, steps={1: curve}), other]))
+    (promise,) = (change for change in alone.changes if change.kind == "promising")
+
+    assert (one.rounds, one.is_noise_known) == (None, False)
+    assert (two.rounds is not None, two.is_noise_known) == (True, True)
+    assert (promise.rounds is not None, promise.is_noise_known) == (True, True)
 
 
 def test_sources_show_their_lowest_and_highest_load() -> None:

@@ -16,6 +16,7 @@ from pytest_specgate.core.levels import (
     level_id,
     level_label,
     level_order,
+    level_told,
     normal_level,
     rate_per_s,
     temperature_of,
@@ -154,6 +155,24 @@ def test_names_of_a_level(level: Level, label: str, name: str, concurrency: int 
     """A level has a label to read, an id for keys, and a concurrency or a rate, never both."""
     assert (level_label(level), level_id(level)) == (label, name)
     assert (concurrency_of(level), rate_per_s(level)) == (concurrency, rate)
+
+
+@pytest.mark.parametrize(
+    ("level", "temperature", "told"),
+    [
+        (8, 0.8, "c=8 (temperature 0.8)"),
+        ("4/s", 1.0, "4/s (temperature 1)"),
+        (8, 0.0, "c=8"),
+        (8, None, "c=8"),
+        ("8 T=0.8", 0.8, "c=8 T=0.8"),
+        ("8 T=0", 0.0, "c=8 T=0"),
+    ],
+)
+def test_a_temperature_stands_beside_a_level_that_does_not_name_it(
+    level: Level, temperature: float | None, told: str
+) -> None:
+    """Nobody takes a profile of temperature 0.8 for a greedy one; where the label tells it, it is not told twice."""
+    assert level_told(level, temperature) == told
 
 
 def test_keys_of_objects_stand_for_numbers_in_json_only() -> None:

@@ -39,7 +39,7 @@ def test_by_default_it_is_greedy_and_at_four_fifths_in_three_boots(build: type[B
         ({"k": None}, "arm off drafts nothing, so nothing of it can be accepted: give it a speculative_config"),
         ({"temperatures": ()}, "AcceptanceProbe.temperatures: "),
         ({"temperatures": (0.0, -0.5)}, "a temperature of -0.5 is none: write 0 or more"),
-        ({"temperatures": (0.8, 0.0, 0.8)}, "temperature 0.8 is there twice"),
+        ({"temperatures": (0.8, 0.0, 0.8)}, "temperature 0.8 is there twice: name it once"),
         ({"temperatures": (float("nan"),)}, "AcceptanceProbe.temperatures"),
         ({"boots": 0}, "AcceptanceProbe.boots: input should be greater than or equal to 1"),
         ({"boots": 41}, "AcceptanceProbe.boots: input should be less than or equal to 40"),

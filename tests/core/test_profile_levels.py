@@ -161,6 +161,20 @@ def test_a_level_that_is_not_measured_is_named(build: type[Build], at: Any) -> N
         check_point(build.profile(requests={1: 10, "2/s": 10}), at)
 
 
+def test_the_temperature_of_the_profile_is_no_part_of_a_level(build: type[Build]) -> None:
+    """Who names it at a level is told how the level is written; another temperature has no such remedy."""
+    profile = build.profile(requests={1: 10, "2/s": 10}, temperature=0.8)
+    told = "is no point of the profile, which measures c=1, 2/s"
+
+    with pytest.raises(UsageError) as own:
+        check_point(profile, "1 T=0.8")
+    with pytest.raises(UsageError) as other:
+        check_point(profile, "1 T=0")
+
+    assert str(own.value) == f"at='1 T=0.8' {told}: 0.8 is the temperature of the profile itself, so write at=1"
+    assert str(other.value) == f"at='1 T=0' {told}"
+
+
 def test_limits_are_read_in_seconds(build: type[Build]) -> None:
     """What a request may take to count as good has a unit, and is compared in seconds."""
     profile = build.profile(goodput_limits={"ttft": "500ms", "tpot": "0.05s", "e2e": "10 s"})

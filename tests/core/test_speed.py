@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_specgate.core import factors
 from pytest_specgate.core.arms import ArmPair
+from pytest_specgate.core.horizon import over_boots
+from pytest_specgate.core.horizon_records import window_horizons
 from pytest_specgate.core.judge import judge
+from pytest_specgate.core.noise import declared_noise
 from pytest_specgate.core.records import ArmNoise
 from pytest_specgate.core.speculation import SpeculationDelta
-from pytest_specgate.core.thresholds import NoiseFloor, Threshold
+from pytest_specgate.core.stored_gates import stored_gate
+from pytest_specgate.core.sweeps import ArmSweep, stored_sweep
+from pytest_specgate.core.thresholds import LimitThreshold, NoiseFloor, Threshold
 from pytest_specgate.core.verdict import Outcome
 
 if TYPE_CHECKING:
@@ -228,29 +233,106 @@ def test_factors_are_of_the_rounds_that_were_judged(build: type[Build]) -> None:
     assert two.factors == three.factors
 
 
+def _longer_steps(
+    build: type[Build], metric: str = "output_throughput", *, noise: Sequence[ArmNoise] = (), **fields: Any
+) -> FactorVerdict:
+    """Return what two rounds of steps about 6 % longer say of the step, in a claim that declares no floor."""
+    pair = _speculative(build)
+    record = build.window(pair, [1.0] * 2, [1 / 1.055, 1 / 1.065]).model_copy(update={"noise": tuple(noise), **fields})
+    [verdict] = judge(build.gate(pair, Threshold(metric, 1, "not_worse", 0.03)), record)
+    return _named(verdict)[factors.STEPS_PER_SECOND]
+
+
 @pytest.mark.parametrize(
-    ("metric", "moved"), [("step_time", True), ("decode_rate_p50", False), ("tokens_per_step", False)]
+    ("metric", "moved"),
+    [("step_time", True), ("decode_rate_p50", True), ("tokens_per_step", False), ("output_throughput", False)],
 )
 def test_a_factor_is_judged_by_its_own_calibration(build: type[Build], metric: str, *, moved: bool) -> None:
-    """Two rounds show a step 6 % longer by a calibration of the step time, and by one of nothing else."""
+    """Two rounds show a step 6 % longer by a calibration of the step time or of the decode rate, and by no other."""
+    noise = [one for one in CALIBRATED if one.metric == metric]
+
+    assert _longer_steps(build, noise=noise).moved == moved
+
+
+@pytest.mark.parametrize(
+    ("metric", "moved"), [("decode_rate_p50", True), ("step_time", True), ("output_throughput", False)]
+)
+def test_a_floor_of_another_gate_of_the_window_tells_the_noise_of_steps(
+    build: type[Build], metric: str, *, moved: bool
+) -> None:
+    """As for draft horizons: what any gate declares of decode rates or step times, and of nothing else."""
+    other = stored_gate(build.gate(_speculative(build), Threshold(metric, 8, "not_worse", 0.03, FLOOR)))
+
+    assert _longer_steps(build, gates=(other,)).moved == moved
+    assert not _longer_steps(build).moved
+
+
+@pytest.mark.parametrize(("metric", "moved"), [("decode_rate_p50", True), ("ttft_p50", False)])
+def test_a_floor_of_a_sweep_tells_the_noise_of_steps(build: type[Build], metric: str, *, moved: bool) -> None:
+    """A sweep declares floors for what horizons are compared by, and that of decode rates is one of steps."""
     pair = _speculative(build)
-    noise = tuple(one for one in CALIBRATED if one.metric == metric)
-    record = build.window(pair, [1.0] * 2, [1 / 1.055, 1 / 1.065]).model_copy(update={"noise": noise})
+    sweep = ArmSweep(off=build.arm(), arms=(build.arm(4),), profile=pair.profile, rounds=2, noise={metric: FLOOR})
 
-    [verdict] = judge(build.gate(pair, Threshold("decode_rate_p50", 1, "not_worse", 0.03, FLOOR)), record)
+    found = _longer_steps(build, sweeps=(stored_sweep(sweep),), arms=(build.arm(), *pair.arms))
 
-    assert _named(verdict)[factors.STEPS_PER_SECOND].moved == moved
+    assert found.moved == moved
+
+
+def test_factors_and_draft_horizons_take_the_noise_of_steps_for_the_same(build: type[Build]) -> None:
+    """Where horizons tell two step times apart by a declared floor, the factors of a throughput do."""
+    pair = _speculative(build)
+    own = Threshold("output_throughput", 1, "not_worse", 0.05, NoiseFloor(0.1, "a test"))
+    gates = [build.gate(pair, own), build.gate(pair, Threshold("decode_rate_p50", 1, "better", 0.05, own.floor))]
+    record = build.window(pair, [1.0] * 2, [1 / 2.28, 1 / 2.16])
+    record = record.model_copy(update={"gates": tuple(map(stored_gate, gates))})
+    [verdict] = judge(gates[0], record)
+    (told,) = window_horizons(record, "record.json").drafters
+    shorter, longer = (over_boots(one.step_times_s, noise=one.noise) for one in told.measured[1])
+
+    assert (shorter.high or 0) < (longer.low or 0)
+    assert _named(verdict)[factors.STEPS_PER_SECOND].moved
+    assert {one.noise for one in told.measured[1]} == {declared_noise(0.1)}
+
+
+def test_the_largest_declared_floor_counts_unless_a_good_calibration_replaces_it(build: type[Build]) -> None:
+    """A floor of 20 % hides 6 %, beside whatever smaller one; A/A windows of both arms show it, of one arm not."""
+    pair = _speculative(build)
+    wide = NoiseFloor(0.2, "a test")
+    claims = [Threshold("decode_rate_p50", at, "not_worse", 0.3, floor) for at, floor in ((1, FLOOR), (8, wide))]
+    gates = (stored_gate(build.gate(pair, *claims, LimitThreshold("tokens_per_step", 1, "at_least", 1.0))),)
+    known = [one for one in CALIBRATED if one.metric == "decode_rate_p50"]
+
+    assert not _longer_steps(build, gates=gates).moved
+    assert _longer_steps(build, gates=gates, noise=known).moved
+    assert not _longer_steps(build, gates=gates, noise=[one for one in known if one.arm == "k4"]).moved
+
+
+def test_gates_that_cannot_be_read_tell_nothing_of_noise(build: type[Build]) -> None:
+    """A record is judged by one gate though another of its gates is broken."""
+    broken: Any = ({"thresholds": [{"type": "none"}, {"type": "interval", "fields": {}}]}, {"thresholds": "none"}, {})
+
+    assert not _longer_steps(build, gates=broken).moved
 
 
 def test_one_round_of_unknown_noise_shows_levels_only(build: type[Build]) -> None:
     """Changes without an interval are shown as that, and have not moved."""
     pair = build.pair(reference=4, candidate=7, rounds=1)
+    unknown = Threshold("decode_rate_p50", 1, "not_worse", 0.03)
 
-    tokens, steps = _verdict(build, [0.5], pair=pair, calibrated=False).factors
+    tokens, steps = _verdict(build, [0.5], pair=pair, calibrated=False, threshold=unknown).factors
 
     assert (tokens.change_low, tokens.change_high, steps.change_low) == (None, None, None)
     assert steps.change == pytest.approx(-0.5)
     assert (tokens.moved, steps.moved) == (False, False)
+
+
+def test_one_round_of_a_declared_floor_shows_a_longer_step(build: type[Build]) -> None:
+    """The floor of the decode rate tells how step times scatter, and nothing of tokens per step."""
+    pair = build.pair(reference=4, candidate=7, rounds=1)
+
+    tokens, steps = _verdict(build, [0.5], pair=pair, calibrated=False).factors
+
+    assert (tokens.change_low, tokens.moved, steps.moved) == (None, False, True)
 
 
 def test_the_order_of_boots_is_known_to_factors(build: type[Build]) -> None:

@@ -191,7 +191,24 @@ def test_case_48_speculation_that_never_drafted(build: type[Build]) -> None:
 
     seen = _problem(build, build.point(_requests(build), speculation=idle), k=4)
 
-    assert seen == ("speculation-inactive", "arm k4 at c=1: speculation did not run: 0 drafts")
+    reason, message = seen or ("", "")
+    assert reason == "speculation-inactive"
+    assert message == (
+        "arm k4 at c=1: speculation did not run: 0 drafts: ngram drafts what followed the same tokens before, and "
+        "these prompts and answers repeat nothing: use prompts like your traffic"
+    )
+
+
+@pytest.mark.parametrize("config", [{"model": "a"}, {"method": "eagle3", "num_speculative_tokens": 4}])
+def test_a_drafter_that_never_drafted_may_not_have_been_loaded(build: type[Build], config: dict[str, Any]) -> None:
+    """A drafter with weights drafts in every step, so the log of the server tells more than other prompts would."""
+    arm = build.arm().vary("k4", args={"speculative_config": config})
+    point = build.point(_requests(build), speculation=SpeculationDelta(0, 0, 0, (0, 0, 0, 0)))
+
+    found = point_problem(arm, point, build.profile())
+
+    assert found is not None
+    assert found.message.endswith(": 0 drafts: see in the server's log whether the drafter was loaded")
 
 
 def test_an_arm_that_lost_its_speculation_counters(build: type[Build]) -> None:

@@ -73,16 +73,16 @@ def test_a_machine_that_moved_is_told_in_points(build: type[Build]) -> None:
 
 
 def test_a_margin_finer_than_a_share_is_not_resolved(build: type[Build]) -> None:
-    """A share of 160 draft tokens has steps of 0.6 points: a margin of 1 point is more than they can tell."""
+    """A share of 40 drafts has steps of 2.5 points: a margin of 4 points is more than they can tell."""
     floor = NoiseFloor(0.001, "nights of a test", points=True)
-    claim = build.claim("acceptance_rate", margin=0.01, points=True, cross_window=floor)
+    claim = build.claim("acceptance_rate", margin=0.04, points=True, cross_window=floor)
     gate = build.gate(build.pair(reference=7), claim)
     file = build.accepted(gate, day(build, 2, 1.0, reference=7))
 
     [verdict] = judge(gate, build.against(gate, day(build, 28, 1.0, reference=7), file))
 
     assert (verdict.outcome, verdict.reason) == (Outcome.INVALID, "cannot-be-resolved")
-    assert verdict.summary.endswith("its steps of 0.62 points cannot resolve that margin")
+    assert verdict.summary.endswith("its steps of 2.5 points cannot resolve that margin")
 
 
 LIMITS: dict[str, Any] = {"goodput_limits": {"ttft": "150ms"}}

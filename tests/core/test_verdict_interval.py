@@ -138,20 +138,20 @@ def test_points_are_differences_of_shares(build: type[Build]) -> None:
     assert (verdict.factors, verdict.residual) == ((), None)
 
 
-def test_points_know_no_finer_step_than_a_draft_token(build: type[Build]) -> None:
-    """Equal rounds scatter by one of the 160 draft tokens of a boot, not by nothing."""
+def test_points_know_no_finer_step_than_a_draft(build: type[Build]) -> None:
+    """Equal rounds scatter by one of the 40 drafts of a boot, not by nothing."""
     verdict = _shares(build, 0.05)
-    half = float(stats.t.isf(0.05 / 2, 3)) / 160 / 2
+    half = float(stats.t.isf(0.05 / 2, 3)) / 40 / 2
 
-    assert verdict.sd == pytest.approx(1 / 160)
-    assert verdict.samples == 160
+    assert verdict.sd == pytest.approx(1 / 40)
+    assert verdict.samples == 40
     assert (verdict.change_high or 0) - LOSS == pytest.approx(half)
 
 
 @pytest.mark.parametrize(
     ("kind", "swapped", "outcome", "words"),
     [
-        ("not_worse", False, Outcome.FAIL, "worse -16.1 points, interval -17.1 to -15.1 points, margin -5 points"),
+        ("not_worse", False, Outcome.FAIL, "worse -16.1 points, interval -20.0 to -12.1 points, margin -5 points"),
         ("not_worse", True, Outcome.PASS, "better +16.1 points"),
         ("better", True, Outcome.PASS, "better +16.1 points"),
         ("better", False, Outcome.FAIL, "asked for +5 points"),
@@ -169,7 +169,7 @@ def test_claims_in_points_green_and_red(
     assert "%" not in verdict.summary
 
 
-@pytest.mark.parametrize(("fraction", "resolved"), [(0.0125, True), (0.0124, False)])
+@pytest.mark.parametrize(("fraction", "resolved"), [(0.05, True), (0.0499, False)])
 def test_a_margin_finer_than_the_steps_of_a_share(build: type[Build], fraction: float, *, resolved: bool) -> None:
     """A step of more than half the margin cannot resolve it: INVALID, whatever was measured."""
     verdict = _shares(build, fraction)
@@ -177,7 +177,7 @@ def test_a_margin_finer_than_the_steps_of_a_share(build: type[Build], fraction: 
     assert (verdict.outcome == Outcome.INVALID) != resolved
     if not resolved:
         assert verdict.reason == "cannot-be-resolved"
-        assert verdict.summary.endswith("its steps of 0.62 points cannot resolve that margin")
+        assert verdict.summary.endswith("its steps of 2.5 points cannot resolve that margin")
         assert (verdict.change, verdict.reference) == (None, None)
 
 

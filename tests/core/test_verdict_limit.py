@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from pytest_specgate.core import counters
 from pytest_specgate.core.judge import judge, needs_more_rounds
+from pytest_specgate.core.speculation import SpeculationDelta
 from pytest_specgate.core.thresholds import LimitThreshold
 from pytest_specgate.core.verdict import Outcome
 from pytest_specgate.core.verdict_parts import OPEN
@@ -123,12 +125,43 @@ def test_case_93_counts_that_are_zero(build: type[Build], rise: float, *, limit:
     assert "nan" not in verdict.summary.lower()
 
 
+@pytest.mark.parametrize("name", ["acceptance_length", "acceptance_rate", "acceptance_rate_position_1"])
+def test_too_few_drafts_keep_no_limit(build: type[Build], name: str) -> None:
+    """Nineteen drafts that were all accepted are INVALID, and their message says how many are needed and what to do."""
+    pair = build.pair()
+    few = SpeculationDelta(19, 76, 76, (19, 19, 19, 19))
+    edit = functools.partial(_drafting, build, few)
+    record = build.edited_point(build.window(pair, [1.0], [1.0]), arm="k4", edit=edit)
+
+    [verdict] = judge(build.gate(pair, _limit(name, "at_least", 0.1)), record)
+
+    assert (verdict.outcome, verdict.reason, verdict.values) == (Outcome.INVALID, "missing-metric", ())
+    assert verdict.summary == (
+        f"arm k4 at c=1: no {name}: there are 19 drafts, and 20 are needed: send more requests, or ask for more output "
+        f"tokens"
+    )
+
+
+def _drafting(build: type[Build], counts: SpeculationDelta, point: PointRecord) -> PointRecord:
+    """Return a point of the same requests, of which this was drafted."""
+    return build.point(point.requests, at=point.at, speculation=counts)
+
+
+def test_what_falls_short_of_a_limit_is_not_called_beyond_it(build: type[Build]) -> None:
+    """A value below the least one that is asked for is short of it."""
+    verdict = _judged(build, _limit("acceptance_rate", "at_least", 0.4), [1.0, 1.0])
+
+    assert verdict.summary == (
+        "FAIL: acceptance rate at c=1 of k4 37.5 % in its worst boot, at least 40 %: 2 of 2 boots short of it"
+    )
+
+
 def test_case_94_a_rate_of_zero_is_beyond_any_lower_limit(build: type[Build]) -> None:
     """Case 94: a goodput that fell to nothing is a value, and it fails."""
     verdict = _judged(build, _limit("goodput", "at_least", 1.0), [0.9, 0.9], goodput_limits={"ttft": "100ms"})
 
     assert (verdict.outcome, verdict.candidate) == (Outcome.FAIL, 0.0)
-    assert "0 requests/s in its worst boot, at least 1 requests/s: 2 of 2 boots beyond it" in verdict.summary
+    assert "0 requests/s in its worst boot, at least 1 requests/s: 2 of 2 boots short of it" in verdict.summary
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

@@ -139,8 +139,11 @@ def test_a_gate_without_a_declared_floor_cannot_be_decided_on_one_boot(gate_fold
     ("value", "sentence"),
     [
         ("k4", "has 'k4', which is no NAME=VALUE"),
-        ("k4=https://h:1", "has k4=https://h: the base address of a server is wanted, as http://10.0.0.5:8000"),
-        ("k4=http://h:1/v1", "has k4=http://h/v1: the base address of a server is wanted"),
+        ("k4=https://h:1", "has k4=https://h:1: the base address of a server is wanted, as http://10.0.0.5:8000"),
+        ("k4=http://h:1/v1", "has k4=http://h:1/v1: the base address of a server is wanted"),
+        ("k4=foo", "has k4=foo: the base address of a server is wanted, as http://10.0.0.5:8000"),
+        ("k4=http://h:x", "has k4=http://h:x: the base address of a server is wanted"),
+        ("k4=me:pw@h:1", "has k4=h:1: the base address of a server is wanted"),
         ("k4=http://me:pw@h:1", "the address of k4 has a user name, which is not sent"),
         ("off=http://h:1 k4=http://h:1/", "gives http://h:1 for off and k4: one server cannot be two arms"),
         ("k5=http://h:1", "names arm 'k5', which no collected gate has: there are k4, off; did you mean 'k4'?"),

@@ -61,6 +61,13 @@ def window() -> WindowRecord:
     return Build.window(Build.pair(rounds=2), [1.0, 1.0], [1.0, 2.0])
 
 
+def seldom() -> WindowRecord:
+    """Return a window whose candidate drafts in 20 of 70 steps at c=1, with 2.5 tokens in each of these."""
+    counted = SpeculationDelta(20, 80, 30, (20, 10, 0, 0))
+    point = Build.point([Build.request(index) for index in range(10)], speculation=counted)
+    return Build.edited_point(Build.window(Build.pair(rounds=1), [1.0], [1.0]), arm="k4", edit=lambda _: point)
+
+
 def written(folder: Path, record: WindowRecord) -> str:
     """Write a record, and return the path of its folder."""
     FileStore(folder / "window").save(record)
@@ -115,6 +122,8 @@ def test_a_target_that_is_reached_says_so(capsys: pytest.CaptureFixture[str]) ->
 
     assert lines[3].startswith("target 100 tokens/s is reached now; it needs 2.34 tokens per step")
     assert slow[4] == "without any draft token accepted"
+    assert slow[6] == "no speculation at this step time would do"
+    assert not any("k=1" in line for line in slow)
 
 
 def test_nothing_short_of_the_ceiling_is_called_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,8 +161,8 @@ def test_a_record_tells_each_arm_that_speculates_at_each_level(
     assert [line for line in lines if line.startswith(("k4 ", "off "))] == [
         "k4 c=1 4 2 187.5 2.5000 13.33 26.67 50.0 %",
         "k4 c=8 4 2 187.5 2.5000 13.33 26.67 50.0 %",
-        "k4 c=1 3.75 of 5 68.8 % 0.856 125.0 k=3",
-        "k4 c=8 3.75 of 5 68.8 % 0.856 125.0 k=3",
+        "k4 c=1 no 3.75 of 5 3.750 (2.500) 68.8 % 0.856 125.0 k=3",
+        "k4 c=8 no 3.75 of 5 3.750 (2.500) 68.8 % 0.856 125.0 k=3",
     ]
     assert lines[-2:] == list(NOT_SAID)
     assert "steps with a draft" not in " ".join(lines), "all of them had one"
@@ -178,21 +187,58 @@ def test_a_record_whose_target_is_out_of_reach(tmp_path: Path, capsys: pytest.Ca
     status, lines = told(capsys, written(tmp_path, window()), "--at", "1", "--target", "40")
 
     assert status == 0
-    assert "k4 c=1 7.50 of 5 out of reach by 50 % - 62.50 k=7" in lines
+    assert "k4 c=1 no 7.50 of 5 - (2.500) out of reach by 50 % - 62.50 k=7" in lines
     assert "out of reach of any acceptance: what is left is a longer horizon, or a faster step" in lines
 
 
 def test_steps_without_a_draft_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A drafter that proposes seldom has fewer tokens per step for that reason, which a ceiling does not know."""
-    seldom = SpeculationDelta(20, 80, 30, (20, 10, 0, 0))
-    point = Build.point([Build.request(index) for index in range(10)], speculation=seldom)
-    record = Build.edited_point(Build.window(Build.pair(rounds=1), [1.0], [1.0]), arm="k4", edit=lambda _: point)
-    status, lines = told(capsys, written(tmp_path, record))
+    status, lines = told(capsys, written(tmp_path, seldom()))
 
     assert status == 0
     assert "k4 c=1 4 1 142.9 1.4286 28.6 % 10.00 35.00 28.6 %" in lines
     assert "k4 c=8 4 1 250.0 2.5000 100.0 % 10.00 20.00 50.0 %" in lines
     assert lines[-3].startswith("note: steps without a draft give one token and count in tokens per step")
+
+
+def test_a_target_asks_for_acceptance_in_the_steps_that_draft(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """11 tokens/s are 1.57 tokens a step: 67 % of draft tokens where a step has some, and not 14 % of all."""
+    path = written(tmp_path, seldom())
+    lines = told(capsys, path, "--at", "1", "--target", "11")[1]
+    (one,) = as_json(capsys, path, "--at", "1", "--target", "11")[1]["ceilings"]
+    needs = one["ceiling"]["target"]
+
+    # Half of the tokens come from drafting steps: (1 - 1 / 1.4286) / (1 - 1 / 2.5).
+    assert (one["acceptance_length"], one["drafted_token_share"]) == pytest.approx((2.5, 0.5))
+    assert needs["acceptance_length"] == pytest.approx(0.5 / (7 / 11 - 0.5))
+    assert "k4 c=1 no 1.57 of 1.67 3.667 (2.500) 66.7 % 0.844 129.9 k=3" in lines
+    assert any(line.startswith("note: what a target needs of acceptance is told for the steps that") for line in lines)
+
+
+def test_perfect_drafts_where_it_drafts_may_not_reach_a_target(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """12 tokens/s are far below the ceiling of 35, and above the 11.7 that perfect acceptance of these drafts gives."""
+    path = written(tmp_path, seldom())
+    near, far = (told(capsys, path, "--at", "1", "--target", target)[1] for target in ("12", "15"))
+
+    assert "k4 c=1 no 1.71 of 1.67 - (2.500) out of reach by 2.9 % - 119.0 k=5" in near
+    assert "k4 c=1 no 2.14 of 1.67 - (2.500) out of reach by 29 % - 95.24 none" in far
+    assert (
+        "out of reach of any acceptance where it drafts now: what is left is a drafter that proposes more often, "
+        "a longer horizon where one is named, or a faster step"
+    ) in near
+
+
+def test_a_target_that_a_record_reaches_now_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """13 tokens/s are fewer than 13.3, and for 5 no speculation is needed at this step time."""
+    path = written(tmp_path, window())
+    reached, slow = (told(capsys, path, "--at", "1", "--target", target)[1] for target in ("13", "5"))
+
+    assert "k4 c=1 yes 2.44 of 5 2.438 (2.500) 35.9 % 0.631 192.3 k=2" in reached
+    assert "k4 c=1 yes 0.94 of 5 1.000 (2.500) 0.0 % 0.000 500.0 off" in slow
 
 
 def test_a_level_that_cannot_be_judged_shows_its_reason_and_no_figure(
@@ -283,12 +329,25 @@ def test_an_attached_server_leaves_something_unproved(tmp_path: Path, capsys: py
             [*GIVEN[:1], "23.38", *GIVEN[2:]],
             "--step-time='23.38' is no duration: write a positive number with its unit",
         ),
-        ([*GIVEN[:3], "many", *GIVEN[4:]], "argument --tokens-per-step: invalid float value: 'many'"),
-        ([*GIVEN[:3], "5.5", *GIVEN[4:]], "a step of k=4 gives between 1 and 5 tokens, and not 5.5"),
+        (
+            [*GIVEN[:3], "many", *GIVEN[4:]],
+            "argument --tokens-per-step: 'many' is no number: write tokens per step as 2.65",
+        ),
+        ([*GIVEN[:3], "2,6", *GIVEN[4:]], "argument --tokens-per-step: '2,6' is no number: write tokens per step as"),
+        ([*GIVEN[:3], "nan", *GIVEN[4:]], "--tokens-per-step nan: a step of k=4 gives between 1 and 5 tokens, and not"),
+        ([*GIVEN[:5], "2000"], "--k 2000: k=2000 is no draft horizon: write 1 to 1000"),
+        (
+            [*GIVEN[:3], "5.5", *GIVEN[4:]],
+            "--tokens-per-step 5.5: a step of k=4 gives between 1 and 5 tokens, and not 5.5",
+        ),
         ([*GIVEN[:5], "0"], "argument --k: '0' is no draft horizon: write 1 or more"),
         ([*GIVEN[:5], "9" * 5000], "is no draft horizon: write 1 or more"),
         ([*GIVEN, "--target", "200ms"], "--target='200ms' is no speed: write tokens per second, as '200 tokens/s'"),
-        ([*GIVEN, "--target", "0"], "a target of 0 tokens/s is none"),
+        (
+            [*GIVEN, "--target", "0"],
+            "--target 0: a target of 0 tokens/s is none: write a speed above 0, as '200 tokens/s'",
+        ),
+        (["nowhere", "--target", "0"], "--target 0: a target of 0 tokens/s is none"),
     ],
 )
 def test_wrong_usage_names_what_is_missing_or_too_much(
@@ -302,7 +361,7 @@ def test_wrong_usage_names_what_is_missing_or_too_much(
     ("arguments", "sentence"),
     [
         (["--arm", "off"], "--arm off: off does not speculate, so it has no ceiling of drafts: name k4"),
-        (["--arm", "k5"], "--arm k5: k5 is no arm of the record: name k4; did you mean 'k4'?"),
+        (["--arm", "k5"], "--arm k5: k5 is no arm of the record: name k4"),
         (["--at", "2"], "--at 2: the window has no such load level; it has 1, 8"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -16,7 +17,6 @@ from pytest_specgate.core.schemas import published
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.integration.conftest import GateFolder, GateRun
 
@@ -44,11 +44,11 @@ def run(new_gate_folder: Callable[[], GateFolder]) -> GateRun:
 
 
 @pytest.fixture(scope="module")
-def record(run: GateRun) -> Path:
-    """The record of that window."""
+def record(run: GateRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The record of that window, with times that no other load of the machine can turn."""
     assert run.exit_code == 0, run.output
     (path,) = run.results.glob("*/record.json")
-    return path
+    return Path(changed(path, tmp_path_factory.mktemp("steady"), steady))
 
 
 @pytest.fixture
@@ -70,6 +70,15 @@ def changed(record: Path, folder: Path, edit: Callable[[dict[str, Any]], None]) 
     edit(stored)
     write_atomically(folder / "record.json", json.dumps(stored))
     return str(folder / "record.json")
+
+
+def steady(stored: dict[str, Any]) -> None:
+    """Let all requests of an arm take the same time: that of off, or the less of it the longer drafts are."""
+    for boot in stored["boots"]:
+        share = {"off": 1.0, "k2": 0.7, "k4": 0.5}[boot["arm"]]
+        times = {"ttft_s": 0.1, "first_text_s": 0.1, "last_token_s": 1.1, "closed_s": 1.2}
+        for request in (one for point in boot["points"] for one in point["requests"]):
+            request.update({name: share * time for name, time in times.items()}, sent_s=0.0)
 
 
 def fail(stored: dict[str, Any]) -> None:
@@ -204,8 +213,15 @@ def test_exit_statuses_tell_what_cannot_be_told(
         (["--noise", "output_throughput=8%"], "a noise floor is a measured figure"),
         (["--noise-source", "six A/A windows"], "a noise floor is a measured figure"),
         (["--noise", "output_throughput=8%", "--noise-source", "?"], "a noise floor is a measured figure"),
-        (["--noise", "tpot=8%", "--noise-source", "six A/A windows"], "horizons are compared by decode_rate_p50"),
-        (["--noise", "8%", "--noise-source", "six A/A windows"], "horizons are compared by decode_rate_p50"),
+        (
+            ["--noise", "tpot=5%", "--noise-source", "six A/A windows"],
+            "by decode_rate_p50, output_throughput, ttft_p50: write one of these, as --noise decode_rate_p50=5%",
+        ),
+        (["--noise", "8%", "--noise-source", "six A/A windows"], "write one of these, as --noise decode_rate_p50=8%"),
+        (
+            ["--noise", "ttft_p50=5%", "--noise", "ttft_p50=7%", "--noise-source", "six A/A windows"],
+            "--noise='ttft_p50=7%': ttft_p50 has a floor already: give each metric one",
+        ),
         (["--noise", "ttft_p50=0%", "--noise-source", "six A/A windows"], "is no floor"),
         (["--at", "9"], "nothing was measured at c=9: load levels are c=1, c=4"),
         (["--at", "often"], "--at: 'often' is no load level"),
@@ -255,6 +271,26 @@ def test_files_that_source_nothing_are_refused(
     assert message in error
 
 
+def test_a_report_is_told_from_an_old_record(
+    run: GateRun, record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both have a schema version; who gives what a command printed is told what it is, and what is wanted."""
+    assert cli.main(["knee", str(record), "--json"]) == 0
+    printed = tmp_path / "knee.json"
+    printed.write_text(capsys.readouterr().out, encoding="utf-8")
+    probed = tmp_path / "probe.json"
+    probed.write_text(json.dumps(dict.fromkeys(published("acceptance")["required"])), encoding="utf-8")
+    wanted = "and no window record: give the record.json of a window"
+
+    for path, what in (
+        (run.folder / "out.json", "the report of a run"),
+        (printed, "what `specgate knee --json` prints"),
+        (probed, "what `specgate probe --json` prints"),
+    ):
+        assert cli.main(["knee", str(path)]) == 2
+        assert capsys.readouterr().err == f"specgate: {path} is {what}, {wanted}\n"
+
+
 def test_a_gate_that_cannot_be_read_is_named(record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its floors would be missing, so the record is refused."""
     broken = changed(record, tmp_path, lambda stored: stored.update(gates=[{"id": "a", "reference": "x"}]))
@@ -281,7 +317,9 @@ def test_a_horizon_is_pinned_by_a_gate_file(record: Path, tmp_path: Path, capsys
     text = target.read_text(encoding="utf-8")
 
     assert statuses == [0, 2]
-    assert told.out == f"{target} pins k=4 against off, as measured by {fast}; run it: pytest '{target}'\n"
+    first, *ruled = told.out.splitlines()
+    assert first == f"{target} pins k=4 against off, as measured by {fast}; run it: pytest '{target}'"
+    assert all(line.startswith("the pinned k=4 is ruled out for ") for line in ruled)
     assert "it is there already" in told.err
     compile(text, str(target), "exec")
     assert "def test_k4_against_off() -> None:" in text
@@ -300,6 +338,29 @@ def test_without_k_the_advice_is_pinned_where_off_is_beaten(
     assert text.startswith("# k=2, as it was measured against speculation off")
     assert '"decode_rate_p50": noise_floor("3%", source="six A/A windows"),' in text
     compile(text, "test_pinned.py", "exec")
+
+
+def test_who_pins_what_another_horizon_beats_is_told(
+    record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Under the command that runs the file, and in the file; whoever names a k has it pinned all the same."""
+    words = ["--noise-source", "six A/A windows"]
+    for name in ("decode_rate_p50", "output_throughput", "ttft_p50"):
+        words += ["--noise", f"{name}=3%"]
+
+    def both(stored: dict[str, Any]) -> None:
+        faster(stored)
+        faster(stored, arms=("k2",))
+
+    target = tmp_path / "test_k4.py"
+    status = cli.main(["knee", changed(record, tmp_path, both), *words, "--snippet", str(target), "--k", "4"])
+    _, note = capsys.readouterr().out.splitlines()
+    text = target.read_text(encoding="utf-8")
+
+    assert status == 0
+    assert note.startswith("the pinned k=4 is ruled out for per-user speed at c=1 by k=2")
+    assert "\n# the pinned k=4 is ruled out for per-user speed at c=1 by k=2" in text
+    assert '    better("decode_rate_p50", at=1, by="' in text
 
 
 def test_where_nothing_has_beaten_off_a_horizon_has_to_be_named(

@@ -152,6 +152,7 @@ def test_a_temperature_has_its_own_test_ids(warmed: GateRun) -> None:
         "test_both[c1-t0.8-output_throughput-at_least]": "PASS",
     }
     assert (properties["specgate_load"], properties["specgate_temperature"]) == ("c=1 T=0.8", "0.8")
+    assert warmed.cases["test_both[c1-output_throughput-at_least]"].properties["specgate_temperature"] == "0.0"
     assert {"c=1", "c=1 T=0.8"} <= set(rows)
     assert texts == {(1, False), ("1 T=0.8", True)}
     assert "outputs at c=1 T=0.8 cannot be compared: at temperature 0.8 every answer" in warmed.summary

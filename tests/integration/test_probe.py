@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_specgate.cli import main
+from pytest_specgate.core.acceptance_report import AcceptanceLevel
 from pytest_specgate.core.judge import judge
 from pytest_specgate.core.stored_gates import gates_of, pairs_of
+from pytest_specgate.reporting.acceptance_json import acceptance_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,6 +111,21 @@ def test_reports_show_one_arm(probed: tuple[GateFolder, GateRun]) -> None:
     assert [(pair["pair"], pair["reference"], pair["rounds"]) for pair in window["pairs"]] == [("k4", None, 2)]
 
 
+def test_the_json_of_a_run_has_the_acceptance_of_the_arm_with_intervals(probed: tuple[GateFolder, GateRun]) -> None:
+    """It is what `specgate probe --json` would print of the record, and what `specgate report --json` prints."""
+    folder, run = probed
+    [window] = json.loads((folder.folder / "run.json").read_text(encoding="utf-8"))["windows"]
+    [pair] = pairs_of(run.record)
+    own = acceptance_report(pair, run.record, (), record_path="r.json", gate_file="g.py")
+    told = [AcceptanceLevel.model_validate_json(json.dumps(level)) for level in window["pairs"][0]["acceptance"]]
+
+    assert told == list(own.levels)
+    assert [(level.load, level.temperature) for level in told][:2] == [("c=1", 0.0), ("c=1 T=0.8", 0.8)]
+    assert all(level.figures.acceptance_length_low is not None for level in told if level.figures is not None)
+    assert all(level.valid for level in told)
+    assert window["temperatures"] == {"c1": 0.0, "c1-t0.8": 0.8, "c2": 0.0, "c2-t0.8": 0.8}
+
+
 def test_the_baseline_holds_the_arm_alone(probed: tuple[GateFolder, GateRun]) -> None:
     """One entry for each level, with figures of the candidate only."""
     folder, _ = probed
@@ -191,7 +208,7 @@ def test_a_broken_limit_fails_and_ends_the_probe(red: GateRun) -> None:
 
     assert red.exit_code == 1
     assert case.outcome == "FAIL"
-    assert "1 of 1 boot beyond it" in (case.failure or "")
+    assert "1 of 1 boot short of it" in (case.failure or "")
     assert [boot.round for boot in red.record.boots_of("k4")] == [1]
 
 

@@ -29,7 +29,7 @@ TOKEN: Final = "hf_abcdefghijklmnop1234"
 KEY: Final = "words-of-a-secret"
 NGRAM: Final = '{"method": "ngram", "num_speculative_tokens": 4}'
 ARM: Final = ("--model", "fake-model", "--speculative-config", NGRAM)
-LOAD: Final = ("--input-tokens", "16", "--output-tokens", "16", "--requests", "1=4")
+LOAD: Final = ("--input-tokens", "16", "--output-tokens", "32", "--requests", "1=4")
 # The machine is shared with other tests: late stamps are no subject here.
 PATIENT: Final = "from pytest_specgate.core import validity\n\nvalidity.LAG_S = 60.0\n"
 SCHEMA: Final = Path(__file__).parents[2] / "docs" / "schema" / "acceptance-1.json"
@@ -134,7 +134,7 @@ def test_the_gate_file_beside_the_record_measures_the_same(kept: Ran, monkeypatc
         "per_request_spec_decode_metrics": "detailed",
     }
     arm = Arm("k4", model="fake-model", args=args, env={"HF_TOKEN": TOKEN, "PLAIN": "1"})
-    profile = RequestProfile(input_tokens=16, output_tokens=16, requests={1: 4})
+    profile = RequestProfile(input_tokens=16, output_tokens=32, requests={1: 4})
     (mark,) = (mark for mark in found["test_acceptance"].pytestmark if mark.name == GATE_MARK)
 
     assert found["PROBE"] == AcceptanceProbe(arm=arm, profile=profile, temperatures=(0.0, 0.8), boots=2)
@@ -212,13 +212,14 @@ def test_a_window_that_was_cut_short_is_not_the_whole_answer(
 
 def test_a_broken_limit_is_told(tmp_path: Path) -> None:
     """A limit that a boot does not reach ends with 1, and the boots after it are not run."""
-    run = started(
-        tmp_path, "--at-least", "acceptance_rate=90%", "--temperature", "0", "--no-per-request", acceptance=[0.1]
-    )
+    limits = ("--at-least", "acceptance_rate=90%", "acceptance_length=4.9")
+    run = started(tmp_path, *limits, "--temperature", "0.8", "--no-per-request", acceptance=[0.1])
     record = load_record(run.window / RECORD_NAME)
 
     assert run.status == 1, run.err
     assert "FAIL (at least 90 %)" in run.out
+    assert "32 output tokens at temperature 0.8, 4 requests at c=1\n" in run.out
+    assert run.out.count("\nFAIL acceptance_probe.py::test_acceptance c1-acceptance_") == 2
     assert len(record.boots) == 1
     assert "per_request_spec_decode_metrics" not in record.arms[0].args
     assert "specgate knee" in run.out
@@ -232,7 +233,9 @@ def test_an_arm_that_never_drafts_sources_nothing(tmp_path: Path) -> None:
     assert run.status == 4, run.err
     assert not report.valid
     assert [level.figures for level in report.levels] == [None]
-    assert "speculation-inactive" in (report.levels[0].message or "")
+    assert (report.reason, report.levels[0].reason) == ("speculation-inactive", "speculation-inactive")
+    assert report.message == report.levels[0].message
+    assert (report.message or "").startswith("arm k4 at c=1: speculation did not run: ")
     assert (run.window / "acceptance_probe.py").read_text(encoding="utf-8").count("@measured(PROBE)") == 1
 
 
@@ -261,6 +264,20 @@ def test_an_attached_server_is_measured_once_and_left_running(tmp_path: Path) ->
     assert "too narrow" in run.out
     assert run.window.parent.name == "here"
     assert f"--specgate-attach=k4={server.url}" in run.out
+
+
+@pytest.mark.parametrize("environment", [{}, {"VLLM_SERVER_DEV_MODE": "1"}])
+def test_an_attached_server_of_another_horizon_is_told_with_its_own(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """Whether it tells its configuration or only counts, the option that would be right is named."""
+    config = json.loads(NGRAM)
+    with fake_vllm(FakeSettings(step_s=0.001), speculative_config=config, environment=environment) as server:
+        run = ran(tmp_path, "--attach", server.url, "--k", "7")
+
+    assert run.status == 4, run.err
+    assert "no figures (arm-not-as-declared): arm k7: " in run.out
+    assert "\nthe attached server has k=4: give --k 4\n" in run.out
 
 
 def test_what_pytest_refuses_is_a_usage_error(tmp_path: Path) -> None:
@@ -320,12 +337,19 @@ def test_why_nothing_was_measured_is_told(
         ),
         (["--at-least", "acceptance_length=9"], "no boot can reach: acceptance length of k4 lies between 1 and 5"),
         (["--requests", "8"], "--requests 8 is no load level with its number of requests: write 8=32"),
-        (["--requests", "8=4"], "each of its 8 workers needs at least one"),
+        (["--requests", "8=4"], "--requests: point c=8 has 4 requests; each of its 8 workers needs at least one"),
         (["--requests", "1=4", "1=8"], "--requests has 1 twice"),
         (["--requests", "1 T=1=4"], "has a temperature of its own: every level is measured at each of --temperature"),
         (["--temperature", "0,0.8"], "'0,0.8' is no number: write them apart, as --temperature 0 0.8"),
-        (["--temperature", "-1"], "a temperature of -1"),
-        (["--temperature", "0", "0.0"], "temperature 0 is there twice"),
+        (["--temperature", "-1"], "--temperature: a temperature of -1 cannot be sent: write 0 or more"),
+        (["--temperature", "nan"], "--temperature: a temperature of nan cannot be sent: write 0 or more"),
+        (["--temperature", "0", "0.0"], "--temperature: temperature 0 is there twice: give it once"),
+        (["--output-tokens", "1"], "--output-tokens 1: the first token of an answer is none of a draft: write 2 or"),
+        (["--input-tokens", "0"], "--input-tokens 0: a prompt has at least one token: write 1 or more"),
+        (["--boots", "41"], "--boots=41 is too many: write 40 or fewer"),
+        (["--attach", "foo"], "--attach foo: the base address of a server is wanted, as http://10.0.0.5:8000"),
+        (["--attach", f"http://me:{TOKEN}@h:1"], "--attach http://h:1: the address of k4 has a user name"),
+        (["--requests", "x=4"], "--requests: 'x' is no load level: write a concurrency as 8"),
         (["--prompts", "random"], "--prompts random: whether random tokens are accepted tells nothing"),
         (["--prompts", "mine.txt"], "--prompts mine.txt: there is no such file, and it is neither prose nor code"),
         (["--boots", "0"], "--boots=0 measures nothing"),

@@ -97,11 +97,11 @@ RED = {
     "down[c1-tpot_pooled-not_worse]": "margin +5 %: the whole interval lies beyond the margin",
     "down[c8-output_throughput-equivalent]": "within ±60 %: the whole interval lies outside",
     "limits[c8-tpot_pooled-at_most]": "at most 20 ms: 2 of 2 boots beyond it",
-    "limits[c1-output_throughput-at_least]": "at least 50 tokens/s: 2 of 2 boots beyond it",
+    "limits[c1-output_throughput-at_least]": "at least 50 tokens/s: 2 of 2 boots short of it",
     "up[c8-output_throughput-equivalent]": "within ±60 %: the whole interval lies outside",
     "wins[c1-output_throughput-faster_only_up_to]": "better up to c=8, claimed output throughput better up to c=1",
     "accepts[c8-acceptance_rate-not_worse]": "margin -10 points: the whole interval lies beyond the margin",
-    "share[c8-acceptance_rate-at_least]": "at least 60 %: 2 of 2 boots beyond it",
+    "share[c8-acceptance_rate-at_least]": "at least 60 %: 2 of 2 boots short of it",
 }
 
 

@@ -38,7 +38,8 @@ def reported(window: Window, *, expected: Iterable[str] = (), skips: bool = Fals
             text = failure_text(verdict, gate=gate, record=window.record, record_path=PATH, again=again)
             skipped = skips and verdict.outcome == Outcome.INCONCLUSIVE
             text = "" if verdict.accepted else text
-            found.append(ReportedVerdict(verdict, node_id, skipped=skipped, text=text))
+            temperature = gate.pair.profile.temperature_at(verdict.at)
+            found.append(ReportedVerdict(verdict, node_id, skipped=skipped, text=text, temperature=temperature))
     return ReportedWindow(window.record, PATH, window.pairs, window.gates, tuple(found))
 
 

@@ -13,6 +13,7 @@ from pytest_specgate.core.speculation import SpeculationDelta
 from pytest_specgate.core.stored_gates import stored_gate
 from pytest_specgate.core.thresholds import LimitThreshold
 from pytest_specgate.reporting.acceptance import acceptance_lines
+from pytest_specgate.reporting.acceptance_json import acceptance_report
 from pytest_specgate.reporting.messages import Judged, failure_text, window_lines
 from pytest_specgate.reporting.page_figures import Figures
 from pytest_specgate.reporting.page_pair import pair_view
@@ -57,8 +58,8 @@ def test_each_level_has_its_figures_and_each_position_its_rate() -> None:
     lines = _lines(gate, _window(gate, Build.drafted(10, k=4), Build.drafted(10, k=4)))
 
     assert lines[0] == "acceptance of k4, 2 boots pooled, with 95 % intervals"
-    assert "c=1 80 4.00 of 4 2.500 [2.26 .. 2.74] 37.5 % [31.4 .. 43.6] 2.500 [2.26 .. 2.74]" in lines
-    assert "c=1 1 75.0 % [64.5 .. 83.2]" in lines
+    assert "c=1 80 4.00 of 4 2.500 [2.15 .. 2.85] 37.5 % [28.8 .. 46.2] 2.500 [2.15 .. 2.85]" in lines
+    assert "c=1 1 75.0 % [59.8 .. 85.8]" in lines
     assert [line.split(" %")[0] for line in lines if line.startswith(("2 ", "3 ", "4 "))][:3] == [
         "2 50.0",
         "3 25.0",
@@ -105,8 +106,8 @@ def test_case_57_short_drafts_are_told_apart_from_refusal() -> None:
     lines = _lines(gate, _window(gate, SHORT, SHORT))
 
     assert "load position accepted per draft of those that proposed it" in lines
-    assert "c=1 1 75.0 % [64.5 .. 83.2] 75.0 %" in lines
-    assert "2 50.0 % [39.3 .. 60.7] 50.0 .. 54.1 %" in lines
+    assert "c=1 1 75.0 % [59.8 .. 85.8] 75.0 %" in lines
+    assert "2 50.0 % [35.2 .. 64.8] 50.0 .. 54.1 %" in lines
     assert (
         "k4 at c=1: draft length 3.75 of 4, 20 of 320 draft tokens missing: a lower rate at late positions may be "
         "shorter drafts, and not refusal"
@@ -117,10 +118,10 @@ def test_case_57_short_drafts_are_told_apart_from_refusal() -> None:
 @pytest.mark.parametrize(
     ("metric", "limit", "figure"),
     [
-        ("acceptance_length", 2.6, "acceptance length in all boots: 2.500 [2.26 .. 2.74]"),
-        ("acceptance_rate", 0.5, "acceptance rate in all boots: 40.0 % [33.5 .. 46.5]"),
-        ("acceptance_rate_position_3", 0.3, "acceptance at position 3 in all boots: 25.0 % [16.8 .. 35.5]"),
-        ("tokens_per_step", 2.6, "tokens per step in all boots: 2.500 [2.26 .. 2.74]"),
+        ("acceptance_length", 2.6, "acceptance length in all boots: 2.500 [2.15 .. 2.85]"),
+        ("acceptance_rate", 0.5, "acceptance rate in all boots: 40.0 % [30.8 .. 49.2]"),
+        ("acceptance_rate_position_3", 0.3, "acceptance at position 3 in all boots: 25.0 % [14.2 .. 40.2]"),
+        ("tokens_per_step", 2.6, "tokens per step in all boots: 2.500 [2.15 .. 2.85]"),
     ],
 )
 def test_a_broken_limit_tells_how_sure_the_figure_is(metric: str, limit: float, figure: str) -> None:
@@ -235,3 +236,41 @@ def test_json_names_one_arm_and_every_position() -> None:
     assert (found["pairs"][0]["pair"], found["pairs"][0]["reference"]) == ("k4", None)
     values = found["arms"][0]["points"]["c1"]["values"]
     assert [values[name] for name in position_metrics(4)] == [[0.75] * 2, [0.5] * 2, [0.25] * 2, [0.0] * 2]
+
+
+@pytest.mark.parametrize(
+    ("drafts", "reasons", "whole"),
+    [
+        (10, ["speculation-inactive", None], None),
+        (0, ["speculation-inactive", "speculation-inactive"], "speculation-inactive"),
+    ],
+)
+def test_json_says_why_a_level_may_not_be_read(drafts: int, reasons: list[str | None], whole: str | None) -> None:
+    """Each has code and sentence and no figure, and so has the whole where no level may be read; runs say the same."""
+    gate = _gate()
+    record = _window(gate, *[Build.drafted(0, k=4)] * 2)
+    heavy = Build.point([Build.request(i) for i in range(16)], at=8, speculation=Build.drafted(drafts, k=4))
+    boots = tuple(boot.model_copy(update={"points": (boot.points[0], heavy)}) for boot in record.boots)
+    record = record.model_copy(update={"boots": boots})
+
+    found = acceptance_report(gate.pair, record, (), record_path="r.json", gate_file="g.py")
+    told: Any = record_json(record, path="r.json", judged=[])
+
+    assert (found.valid, found.reason) == (False, whole)
+    assert [level.reason for level in found.levels] == reasons
+    assert [level.figures is None for level in found.levels] == [reason is not None for reason in reasons]
+    assert (found.levels[0].message or "").startswith("arm k4 at c=1: speculation did not run")
+    assert found.message == (None if whole is None else found.levels[0].message)
+    assert told["pairs"][0]["acceptance"] == [level.model_dump(mode="json") for level in found.levels]
+
+
+def test_json_of_two_arms_has_the_acceptance_of_neither() -> None:
+    """Nor has that of an arm alone that drafts nothing: there are no figures to be had."""
+    lone = LonePair.of(Build.arm(), profile=Build.profile(), rounds=1)
+    windows = [Build.window(Build.pair(), [1.0], [1.0]), Build.window(lone, [1.0], [1.0])]
+    windows[1] = windows[1].model_copy(update={"boots": windows[1].boots[:1]})
+
+    found: Any = [record_json(window, path="r.json", judged=[]) for window in windows]
+
+    assert [one["pairs"][0]["valid"] for one in found] == [True, True]
+    assert not any("acceptance" in one["pairs"][0] for one in found)

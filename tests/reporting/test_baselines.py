@@ -152,7 +152,7 @@ def test_the_course_of_a_share_is_in_points() -> None:
     text = shown(file_of(0.6, 0.6, 0.6, metric="acceptance_rate", reference=0.5))
 
     assert "candidate - reference: mean +10.0 points of 3 windows; sd across windows" in text
-    assert "candidate: mean 0.6000 share of 3 windows" in text
+    assert "candidate: mean 60.00 % of 3 windows" in text
 
 
 def test_a_metric_of_one_arm_has_its_level_only() -> None:
@@ -160,7 +160,7 @@ def test_a_metric_of_one_arm_has_its_level_only() -> None:
     text = shown(file_of(0.6, 0.5, metric="acceptance_rate", reference=None))
 
     assert "acceptance rate at c=8, candidate; more is better" in text
-    assert "candidate since the first window (2026-11-01): worse -10.0 points (0.6000 share -> 0.5000 share)" in text
+    assert "candidate since the first window (2026-11-01): worse -10.0 points (60.00 % -> 50.00 %)" in text
     assert "reference" not in text
 
 

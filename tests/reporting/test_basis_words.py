@@ -35,6 +35,15 @@ def test_short_drafts_are_told_with_what_is_missing() -> None:
     )
 
 
+def test_where_the_engine_told_the_length_of_each_draft_nothing_is_left_open() -> None:
+    """Rates by position are per draft, and the sentence says what that means, without a perhaps."""
+    told = AcceptanceCurve(SpeculationDelta(40, 158, 60, (30, 20, 10, 0)), proposed=(40, 40, 40, 38))
+
+    assert short_drafts_sentence("k4", told) == (
+        "k4: draft length 3.95 of 4, 2 of 160 draft tokens missing: rates by position count these as not accepted"
+    )
+
+
 def test_each_basis_is_told_once() -> None:
     """Names stand where there is more than one, and not where all intervals are over the same."""
     one, other = _curve(0, drafts=10), _curve(0, drafts=12)

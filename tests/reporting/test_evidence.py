@@ -110,8 +110,7 @@ def test_points_are_told_as_points(window: type[Window], k7_k4: ArmPair) -> None
     )
 
     assert lines[0] == (
-        "k4 0.3750, k7 0.2143 share (means of 4 rounds; by round: "
-        "-16.1 points, -16.1 points, -16.1 points, -16.1 points)"
+        "k4 37.50, k7 21.43 % (means of 4 rounds; by round: -16.1 points, -16.1 points, -16.1 points, -16.1 points)"
     )
     assert any("smallest usable margin" in line and "points" in line and "%" not in line for line in lines)
     assert not any(line.startswith("speed:") for line in lines)
@@ -313,7 +312,7 @@ def test_the_noise_of_points_is_in_points(window: type[Window], k7_k4: ArmPair) 
     threshold = Threshold("acceptance_rate", 1, "not_worse", 0.05, points=True)
     [line] = [line for line in _lines(window.of(pair, speeds={}, rounds=4), threshold) if line.startswith("noise: ")]
 
-    assert line.startswith("noise: sd of a round 0.62 points (floor 1.2 points), df 3: ")
+    assert line.startswith("noise: sd of a round 2.5 points (floor 4.9 points), df 3: ")
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_figures_have_four_digits(value: float, text: str) -> None:
         ("decode_rate_p50", 33.4, "33.40", "tokens/s"),
         ("request_throughput", 0.5, "0.5000", "requests/s"),
         ("acceptance_length", 2.47, "2.470", "tokens"),
-        ("acceptance_rate", 0.367, "0.3670", "share"),
+        ("acceptance_rate", 0.367, "36.70", "%"),
     ],
 )
 def test_times_are_shown_in_milliseconds_and_all_else_as_it_is(name: str, value: float, text: str, unit: str) -> None:

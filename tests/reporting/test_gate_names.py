@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_specgate.reporting.gate_names import once, short_names
+from pytest_specgate.reporting.gate_names import item_name, once, short_names
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,15 @@ def test_gates_are_called_by_what_tells_them_apart(ids: list[str], names: list[s
 def test_what_all_lines_share_stands_once(lines: list[str], text: str) -> None:
     """Otherwise each line keeps its place."""
     assert once(lines) == text
+
+
+@pytest.mark.parametrize(
+    ("node_id", "name"),
+    [
+        ("a.py::test_x[c1-tpot_p50-better]", "a.py::test_x[c1-tpot_p50-better]"),
+        ("a.py::test_x", "a.py::test_x c1-tpot_p50-better"),
+    ],
+)
+def test_a_threshold_is_named_where_its_test_is_not(node_id: str, name: str) -> None:
+    """The item of a test has the threshold in its name, and a record that is reported alone knows its gate only."""
+    assert item_name(node_id, "c1-tpot_p50-better") == name

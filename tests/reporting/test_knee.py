@@ -17,10 +17,12 @@ from pytest_specgate.core.horizon import Crossing, Horizon
 from pytest_specgate.core.knee import Knee, KneeCurve, counted_curve, knee_of
 from pytest_specgate.core.knee_changes import Change
 from pytest_specgate.core.noise import Noise
+from pytest_specgate.core.promises import Promise
 from pytest_specgate.core.records import ArmNoise
 from pytest_specgate.core.schemas import published
 from pytest_specgate.core.speculation import SpeculationDelta
 from pytest_specgate.core.statistics import Interval
+from pytest_specgate.core.sweeps import arm_sweep, stored_sweep
 from pytest_specgate.reporting.knee import horizon_table, knee_lines, position_table
 from pytest_specgate.reporting.knee_json import knee_report
 from pytest_specgate.reporting.knee_markdown import knee_table
@@ -40,9 +42,9 @@ from pytest_specgate.reporting.knee_words import (
 from pytest_specgate.reporting.layout import Detail, View
 from pytest_specgate.reporting.messages import window_lines
 from pytest_specgate.reporting.session_json import session_json
-from pytest_specgate.reporting.window_knee import measured_window, window_knee
-from tests.reporting.conftest import Window, pair
-from tests.reporting.page_runs import FLOOR, gated, reported, session, three_arms
+from pytest_specgate.reporting.window_knee import knee_section, measured_window, window_knee
+from tests.reporting.conftest import PROFILE, Window, arm, pair
+from tests.reporting.page_runs import FLOOR, gated, paced, reported, session, three_arms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,8 +96,13 @@ def curve(
 ) -> KneeCurve:
     """Return a curve at c=8 that is above the cut in its first positions."""
     delta = SpeculationDelta(drafts, drafts * len(positions) - missing, sum(positions), tuple(positions))
-    empty = (SpeculationDelta(0, 0, 0, (0,) * len(positions)),) * (samples - 1)
-    whole = AcceptanceCurve(delta, (delta, *empty) if samples else (), basis)
+    # All but the first sample have one draft, of which nothing was accepted.
+    others = samples - 1
+    single = SpeculationDelta(1, len(positions), 0, (0,) * len(positions))
+    first = dataclasses.replace(
+        delta, drafts=drafts - others, draft_tokens=delta.draft_tokens - others * len(positions)
+    )
+    whole = AcceptanceCurve(delta, (first, *[single] * others) if samples else (), basis)
     return KneeCurve(whole.k, 8, whole, Crossing(0.2, 1, 1, 1, whole.k))
 
 
@@ -138,6 +145,13 @@ def test_figures_have_their_intervals() -> None:
 
 PREDICTED = Horizon(3, Estimate(2.6), "from the curve", None, None, Estimate(118.0, 112.0, 124.0))
 EXTRAPOLATED = Horizon(9, Estimate(2.6), "extrapolated", None, "extrapolated", Estimate(118.0))
+REACHED = Estimate(115.0, 113.0, 117.0)
+
+
+def promise(row: Horizon, *, best: int = 4, against: Estimate = REACHED) -> Promise:
+    """Return what a horizon promises against the best one that was measured."""
+    assert row.speed_tokens_per_s is not None
+    return Promise("one", row, row.speed_tokens_per_s, best, against)
 
 
 COSTS, WOULD = "curves alone do not tell what a position costs", "a window of {} would tell"
@@ -172,14 +186,25 @@ SENTENCES: list[tuple[Change, str]] = [
         ),
     ),
     (
-        Change("promising", (3, 4), 1, (PREDICTED,), 115.0),
-        "k=3 (predicted 118.0 [112.0 .. 124.0]) was not measured and may be faster than the 115.0 tokens/s a stream of "
-        "k=4: " + WOULD.format("k=3 against k=4 at c=1"),
+        Change("promising", (3, 4), 1, (promise(PREDICTED),), rounds=8),
+        (
+            "k=3 (predicted 118.0 [112.0 .. 124.0]) was not measured and may reach the 115.0 [113.0 .. 117.0] "
+            "tokens/s of throughput of k=4: a window of about 8 rounds of k=3 against k=4 at c=1 would tell, if k=3 "
+            "is as predicted (better +2.6 %)"
+        ),
     ),
     (
-        Change("promising", (0, 9), 1, (EXTRAPOLATED, PREDICTED), 100.0),
-        "k=9 (extrapolated 118.0), k=3 (predicted 118.0 [112.0 .. 124.0]) were not measured and may be faster than the "
-        "100.0 tokens/s a stream of off: " + WOULD.format("k=9 against off at c=1") + " first",
+        Change("promising", (0, 9), 1, (promise(EXTRAPOLATED, best=0, against=Estimate(120.0)), promise(PREDICTED))),
+        (
+            "k=9 (extrapolated 118.0), k=3 (predicted 118.0 [112.0 .. 124.0]) were not measured and may reach the "
+            "120.0 tokens/s of throughput of off: a window of 20 rounds of k=9 against off at c=1 would not tell, if "
+            "k=9 is as predicted (worse -1.7 %)"
+        ),
+    ),
+    (
+        Change("promising", (3, 4), 1, (promise(PREDICTED), promise(EXTRAPOLATED)), is_noise_known=False),
+        "k=3 (predicted 118.0 [112.0 .. 124.0]), k=9 (extrapolated 118.0) were not measured and may reach the 115.0 "
+        "[113.0 .. 117.0] tokens/s of throughput of k=4: " + WOULD.format("k=3 against k=4 at c=1") + " first",
     ),
     (
         Change("unpredicted", (1, 2, 5), 8, dropped=(2,)),
@@ -203,6 +228,47 @@ SENTENCES: list[tuple[Change, str]] = [
 def test_what_would_change_advice(change: Change, sentence: str) -> None:
     """Each kind in its own words, with both horizons and the load."""
     assert change_sentence(change, "batch throughput") == sentence
+
+
+def test_a_promise_for_one_user_is_of_a_stream() -> None:
+    """Its figures are speeds of one stream, and not throughput."""
+    change = Change(
+        "promising", (3, 4), 1, (promise(PREDICTED, against=Estimate(80.0)), promise(EXTRAPOLATED)), rounds=2
+    )
+
+    assert change_sentence(change, "per-user speed") == (
+        "k=3 (predicted 118.0 [112.0 .. 124.0]), k=9 (extrapolated 118.0) were not measured and may be as fast as the "
+        "80.00 tokens/s a stream of k=4: a window of about 2 rounds of k=3 against k=4 at c=1 would tell first, if k=3 "
+        "is as predicted (better +47.5 %)"
+    )
+
+
+def swept(under_load: dict[str, float]) -> Window:
+    """Return a sweep of k=4 and k=7: for one user both beat off, k=7 with the better mean, within the noise."""
+    floors = dict.fromkeys(("decode_rate_p50", "output_throughput", "ttft_p50"), NoiseFloor(0.05, "a test"))
+    sweep = arm_sweep(arm(), arm, ks=(4, 7), profile=PROFILE, noise=floors)
+    made = paced(
+        Window.of(*sweep.pairs, speeds={}),
+        {name: {1: speed, 8: under_load.get(name, 1.0)} for name, speed in (("off", 1.0), ("k4", 2.0), ("k7", 2.01))},
+    )
+    return dataclasses.replace(made, record=made.record.model_copy(update={"sweeps": (stored_sweep(sweep),)}))
+
+
+@pytest.mark.parametrize("detail", [Detail.NORMAL, Detail.LONG])
+def test_a_sweep_pins_what_its_advice_leaves(detail: Detail) -> None:
+    """What is best for one user by less than the noise, and beaten under load, is not; nor is anything said of k=4."""
+    won, lost = swept({"k4": 1.4, "k7": 0.8}), swept({"k4": 0.7, "k7": 0.4})
+
+    def ends(window: Window) -> list[str]:
+        lines = list(knee_section(window.record, "r", view=View(detail)))
+        return lines[next(place for place, line in enumerate(lines) if line.startswith("pin it")) :]
+
+    assert "per-user speed (decode rate p50 at c=1): k=4 or 7 (the best mean has k=7)" in won.lines()
+    assert ends(won) == ["pin it: specgate knee r --snippet test_k4.py"]
+    assert ends(lost) == [
+        "pin it: specgate knee r --snippet test_k7.py",
+        "the pinned k=7 is ruled out for batch throughput at c=8 by off and k=4, and for latency at c=8 by off and k=4",
+    ]
 
 
 def test_one_user_is_looked_at_where_the_load_is_lowest() -> None:

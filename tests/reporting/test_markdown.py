@@ -352,3 +352,12 @@ def test_text_of_servers_is_text(two: Window) -> None:
     assert "\x1b" not in text
     assert {len(cells) for cells in rows(plain)} == {7}
     assert "`````text\n" in text
+
+
+def test_the_share_of_a_worst_boot_is_in_percent(window: type[Window], k4_off: ArmPair) -> None:
+    """A share stands beside its limit in the unit of the limit."""
+    limit = LimitThreshold(metric="acceptance_rate", at=1, kind="at_least", value=0.5)
+    gate = Gate(id="test_gate.py::test_0", pair=k4_off, thresholds=(limit,))
+    [cells] = rows(markdown(run_of(reported(dataclasses.replace(window.of(k4_off, speeds={}), gates=(gate,))))))
+
+    assert (cells[2], cells[4]) == ("worst boot 37.50 %", "50 %")

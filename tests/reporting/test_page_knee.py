@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_specgate.core import counters
 from pytest_specgate.reporting import plots
 from pytest_specgate.reporting.knee_words import ASSUMED
 from pytest_specgate.reporting.page import html_page
@@ -16,6 +18,9 @@ from tests.reporting.conftest import Window, pair
 from tests.reporting.page_reading import read
 from tests.reporting.page_runs import HOSTILE, reported, session, smallest, three_arms
 from tests.reporting.svg_reading import centre, having, parsed, points, tip, values_along_x, values_along_y
+
+if TYPE_CHECKING:
+    from pytest_specgate.core.counters import CounterPage
 
 
 @pytest.fixture(scope="module", name="knee")
@@ -89,6 +94,40 @@ def test_the_table_tells_each_horizon(knee: KneeView) -> None:
     assert [row[1] for row in rows] == ["off", "k=1", "k=2", "k=3", "k=4", "k=5", "k=6", "k=7"]
     assert [row[1] for row in rows if row[-1] == "measured"] == ["off", "k=4", "k=7"]
     assert any(line.startswith("k=4 at c=1 falls under 20 %") for line in drafter.crossings)
+
+
+def _with_short_drafts(window: Window) -> Window:
+    """Return a window in which a quarter of all draft tokens was not proposed."""
+
+    def shorter(page: CounterPage) -> CounterPage:
+        samples = (
+            one.model_copy(update={"value": 0.75 * one.value}) if one.name == counters.DRAFT_TOKENS else one
+            for one in page.samples
+        )
+        return page.model_copy(update={"samples": tuple(samples)})
+
+    boots = []
+    for boot in window.record.boots:
+        points = (
+            point.model_copy(update={"before": shorter(point.before), "after": shorter(point.after)})
+            for point in boot.points
+        )
+        boots.append(boot.model_copy(update={"points": tuple(points)}))
+    return dataclasses.replace(window, record=window.record.model_copy(update={"boots": tuple(boots)}))
+
+
+def test_what_is_said_of_acceptance_has_its_load() -> None:
+    """Two loads stand below each other without a head: no line fits both."""
+    found = knee_view(Figures(reported(_with_short_drafts(three_arms(rounds=1)))), name="w1")
+    assert found is not None
+    (drafter,) = found.drafters
+    short = [line.partition(":")[0] for line in drafter.crossings if "draft length" in line]
+    intervals = [line for line in drafter.crossings if line.startswith("intervals")]
+
+    assert short == ["k=4 at c=1", "k=7 at c=1", "k=4 at c=32", "k=7 at c=32"]
+    assert len(intervals) == 2
+    assert intervals[0].startswith("intervals of k=4 at c=1, k=7 at c=1: 95 %, over 40 drafts")
+    assert intervals[1].startswith("intervals of k=4 at c=32, k=7 at c=32: 95 %, over 256 drafts")
 
 
 def test_several_drafters_and_what_was_ruled_out_have_their_names() -> None:

@@ -59,13 +59,13 @@ def test_rounds_are_raw_changes() -> None:
 
 def test_points_are_differences() -> None:
     """Changes of a share are in points, and so are the texts of its picture."""
-    found = verdict(not_worse("acceptance_rate", at=8, margin="2pp", noise=None), place=1)
+    found = verdict(not_worse("acceptance_rate", at=8, margin="4pp", noise=None), place=1)
     shown = claim_of(found)
 
     assert shown is not None
     assert found.points
     assert shown.text(0.02) == "+2 points"
-    assert shown.least == pytest.approx(-0.02)
+    assert shown.least == pytest.approx(-0.04)
     assert rounds_of(found) == found.ratios
 
 

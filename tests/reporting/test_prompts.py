@@ -1,18 +1,26 @@
-"""What reports say of the prompts: source, length, how repetitive they are, and a label on random tokens."""
+"""What reports say of the load: prompts and how repetitive they are, a label on random tokens, and the temperature."""
 
 from __future__ import annotations
 
 import dataclasses
+import html
 import itertools
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_specgate.core.flags import RANDOM_TOKENS
 from pytest_specgate.core.prompt_files import PromptFile
+from pytest_specgate.reporting.markdown import markdown
+from pytest_specgate.reporting.page import html_page
+from pytest_specgate.reporting.properties import properties
+from pytest_specgate.reporting.session_json import session_json_text
+from tests.reporting.reports import reported, run_of
 
 if TYPE_CHECKING:
     from pytest_specgate.core.arms import ArmPair
+    from pytest_specgate.core.levels import Level
     from tests.reporting.conftest import Window
 
 
@@ -54,6 +62,45 @@ def test_points_that_differ_are_shown_as_a_range(window: type[Window], k4_off: A
 
     assert _load(one).endswith("(repetitiveness 0.30)")
     assert _load(other).endswith("(repetitiveness 0.30 to 0.50)")
+
+
+@pytest.mark.parametrize(
+    ("requests", "temperature", "sent"),
+    [
+        ({8: 16}, 0.0, "11 output tokens, 16 requests at c=8"),
+        ({8: 16}, 0.8, "11 output tokens at temperature 0.8, 16 requests at c=8"),
+        ({8: 16, "8 T=0": 16}, 0.8, "11 output tokens at temperature 0.8 where a level names none, 16 requests at c=8"),
+        ({"8 T=0": 16}, 0.8, "11 output tokens, 16 requests at c=8 T=0"),
+    ],
+)
+def test_the_load_line_tells_the_temperature_of_the_profile(
+    window: type[Window], k4_off: ArmPair, requests: dict[Level, int], temperature: float, *, sent: str
+) -> None:
+    """Where it is not 0, and any level is sent at it; the terminal and the page say the same."""
+    one = _of(window, k4_off, requests=requests, temperature=temperature)
+    (line,) = [line for line in one.lines() if line.startswith("load: ")]
+    page = html.unescape(html_page(run_of(reported(one))))
+
+    assert line.partition("), ")[2].startswith(sent)
+    assert line.removeprefix("load: ") in page
+
+
+def test_what_tells_of_a_threshold_tells_its_temperature(window: type[Window], k4_off: ArmPair) -> None:
+    """A red claim at temperature 0.8 is not taken for a greedy one, in failure text, Markdown, junit and JSON."""
+    warm = _of(window, k4_off, temperature=0.8, requests={1: 10, "1 T=0": 10})
+    warm = warm.gated(margin=0.01, floor=0.9).gated("ttft_p50", at="1 T=0", margin=0.01, floor=0.9)
+    run = run_of(reported(warm))
+    texts, rows = [one.text for one in run.verdicts], markdown(run).splitlines()
+    told = [gate["thresholds"][0] for gate in json.loads(session_json_text(run))["gates"]]
+
+    assert ["    c=1 is sent at temperature 0.8, which is that of the profile\n" in text for text in texts] == [
+        True,
+        False,
+    ]
+    assert [any(f"| {load} |" in row for row in rows) for load in ("c=1 (temperature 0.8)", "c=1 T=0")] == [True, True]
+    assert [(one["load"], one["temperature"]) for one in told] == [("c=1", 0.8), ("c=1 T=0", 0.0)]
+    assert dict(properties(run.verdicts[0].verdict, temperature=0.8))["specgate_temperature"] == 0.8
+    assert "is sent at temperature" not in "".join(window.of(k4_off, speeds={}).gated(margin=0.01, floor=0.9).failure())
 
 
 def test_nothing_measured_has_no_repetitiveness(window: type[Window], k4_off: ArmPair) -> None:

@@ -117,7 +117,7 @@ def test_case_139_what_is_invalid_has_no_figures(two: Window) -> None:
             assert (one["valid"], one["outcome"], one["reason"], one["figures"]) == (
                 False, "INVALID", "server-died", None
             )  # fmt: skip
-            assert numbers({**one, "concurrency": None}) == []
+            assert numbers({**one, "concurrency": None, "temperature": None}) == []
             assert one["detail"] == "one\nlast words"
     assert (measured["pairs"][0]["valid"], measured["pairs"][0]["reason"]) == (False, "server-died")
     assert {arm["valid"] for arm in measured["arms"]} == {False}
@@ -133,6 +133,7 @@ def test_what_has_no_verdict_is_listed_with_its_gate(two: Window) -> None:
 
     assert (one["valid"], one["outcome"], one["reason"], one["figures"]) == (False, None, "not-judged", None)
     assert (one["summary"], one["accepted"]) == ("its test was skipped: not today", False)
+    assert (one["load"], one["temperature"]) == ("c=1", 0.0)
     assert (found["passed"], found["counts"]["judged"], found["counts"]["collected"]) == (False, 2, 3)
 
 
@@ -145,6 +146,8 @@ def test_windows_have_identity_and_figures_by_boot(two: Window) -> None:
     assert found["pairs"][0]["identity"] == {"fields": 44, "identical": 44, "differing": []}
     assert found["pairs"][0]["points"] == {"c1": {"valid": True}, "c8": {"valid": True}}
     assert arms["k4"]["points"]["c1"]["values"]["ttft_p50_s"] == pytest.approx([0.2, 0.2])
+    assert found["temperatures"] == {"c1": 0.0, "c8": 0.0}
+    assert "acceptance" not in found["pairs"][0]
     assert "verdicts" not in found
 
 

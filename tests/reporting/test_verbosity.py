@@ -11,7 +11,14 @@ from pytest_specgate.core.verdict import Outcome
 from pytest_specgate.reporting.layout import Detail, View
 from pytest_specgate.reporting.messages import window_lines
 from pytest_specgate.reporting.session_lines import session_lines
-from pytest_specgate.reporting.session_report import ReportedVerdict, ReportedWindow, SessionReport, Unmeasured
+from pytest_specgate.reporting.session_report import (
+    ReportedVerdict,
+    ReportedWindow,
+    SessionReport,
+    Unmeasured,
+    report_of,
+)
+from tests.reporting.reports import kept
 
 if TYPE_CHECKING:
     from pytest_specgate.core.arms import ArmPair
@@ -183,6 +190,19 @@ def test_one_sentence_of_several_tests_stands_once(window: type[Window], k4_off:
         "INVALID test_gate.py::test_0[c1-output_throughput-not_worse]",
         "INVALID test_gate.py::test_1[c8-output_throughput-not_worse]",
         "    server-died: arm k4: its server left",
+    ]
+
+
+def test_thresholds_of_a_record_alone_are_told_apart(window: type[Window], k4_off: ArmPair) -> None:
+    """There is no name of a test item, so the id of the threshold stands behind that of its gate."""
+    dead = window.of(k4_off, speeds={}).with_death("k4", 2).gated()
+    [gate] = dead.gates
+    both = dataclasses.replace(gate, thresholds=(*gate.thresholds, *dead.gated(at=8).gates[1].thresholds))
+    lines = _session(report_of([(kept(dataclasses.replace(dead, gates=(both,))), "record.json")]))
+
+    assert lines[lines.index("not PASS") + 1 :][:2] == [
+        "INVALID test_gate.py::test_0 c1-output_throughput-not_worse",
+        "INVALID test_gate.py::test_0 c8-output_throughput-not_worse",
     ]
 
 
