@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, get_args
 
 import pytest
 
-from pytest_specgate.core.addresses import address_problem, shown_address
 from pytest_specgate.earlier_reports import foreign
 from pytest_specgate.names import REPORT_KEY
 
@@ -76,9 +75,14 @@ def variables_of(given: Given | None) -> dict[str, str]:
 
 def addresses_of(given: Given | None) -> dict[str, str]:
     """Read addresses by name of the arm."""
+    if given is None:
+        return {}
+    # Runs without this option, and those of projects without gates, need not load it.
+    from pytest_specgate.core.addresses import address_problem, shown_address  # noqa: PLC0415
+
     urls = {name: url.rstrip("/") for name, url in variables_of(given).items()}
     for name, url in urls.items():
-        if given is not None and (problem := address_problem(url, whose=name)):
+        if problem := address_problem(url, whose=name):
             raise pytest.UsageError(f"{given.place} has {name}={shown_address(url)}: {problem}")
     return urls
 
