@@ -33,7 +33,7 @@ def write_snippet(
         floors: noise floors by metric, which replace what the record tells.
 
     Raises:
-        UsageError: no window has both, several drafters may be meant, nothing has beaten off, or the file cannot be
+        UsageError: no window has both, several drafters may be meant, no k is to be pinned, or the file cannot be
             made.
     """
     from pytest_specgate.reporting.knee_words import pin_note  # noqa: PLC0415  - see the package's docstring
@@ -93,14 +93,14 @@ def _pinned(told: Sequence[Advice]) -> int:
     """Return the horizon that advice comes down to.
 
     Raises:
-        UsageError: nothing has beaten off.
+        UsageError: nothing has beaten off, or what has was not measured.
     """
     from pytest_specgate.core.advice import pinned  # noqa: PLC0415  - likewise
 
     found = pinned(told)
     if found is None:
         words = "; ".join(f"{one.objective}: {one.words}" for one in told)
-        raise UsageError(f"--snippet: nothing has beaten off ({words}): name the horizon to be pinned with --k")
+        raise UsageError(f"--snippet: no measured k is to be pinned ({words}): name the one that is with --k")
     return found
 
 

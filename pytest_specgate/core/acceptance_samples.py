@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core.acceptance import AcceptanceCurve
 from pytest_specgate.core.errors import ScrapeError, UsageError
-from pytest_specgate.core.speculation import pool
+from pytest_specgate.core.speculation import pool, too_few_drafts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +81,22 @@ def curve_of(points: Sequence[PointRecord]) -> AcceptanceCurve:
     if _several(prompts):
         return AcceptanceCurve(counts, prompts, "prompts", proposed, boots=len(points))
     return AcceptanceCurve(counts, *_boots(deltas), proposed, boots=len(points))
+
+
+def check_drafts(points: Sequence[PointRecord]) -> None:
+    """Refuse points of which one has too few drafts for any figure of acceptance.
+
+    Args:
+        points: the same load level in one or more boots.
+
+    Raises:
+        UsageError: one has too few, or no speculation counters.
+        ScrapeError: a counter is missing or went back.
+    """
+    for point in points:
+        if too_few := too_few_drafts(_counted(point).drafts):
+            remedy = "send more requests, or ask for more output tokens"
+            raise UsageError(f"no acceptance is told: {too_few} in each boot: {remedy}")
 
 
 def decoded_of(points: Sequence[PointRecord], curve: AcceptanceCurve) -> tuple[int, ...]:

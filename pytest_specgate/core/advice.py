@@ -14,7 +14,6 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from pytest_specgate.core.horizon import over_boots
 from pytest_specgate.core.levels import level_order, rate_per_s, temperature_of
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.noise import UNKNOWN_NOISE, Noise
@@ -169,7 +168,8 @@ def pinned(told: Sequence[Advice]) -> int | None:
     """Return the horizon that a gate file should hold every later run to; `None` where nothing has beaten off.
 
     Of those that are left for a single user and draft, it is the one that the fewest other objectives rule out; of
-    several such ones the best for that user, or else the shortest.
+    several such ones the best for that user, or else the shortest. One that was never compared with another is none of
+    them, whatever curves tell of it: a gate holds later runs to what was measured.
 
     Args:
         told: advice in the order of `OBJECTIVES`.
@@ -177,7 +177,8 @@ def pinned(told: Sequence[Advice]) -> int | None:
     if not any(0 in one.candidates and 0 not in one.ks for one in told):
         return None
     first = told[0]
-    drafting = [k for k in first.ks if k]
+    compared = {k for one in told if one.basis == "measured" for k in one.candidates}
+    drafting = [k for k in first.ks if k and k in compared]
     return min(drafting, key=lambda k: (len(rulings(told, k)), k != first.best, k), default=None)
 
 
@@ -360,6 +361,8 @@ def _promising(
     here: Sequence[HorizonFigures], name: str, rows: Mapping[str, Sequence[Horizon]], left: Sequence[int], known: _Known
 ) -> tuple[Promise, ...]:
     """Return horizons that nobody measured, and that may be as good as the best that is left in the same window."""
+    from pytest_specgate.core.horizon import over_boots  # noqa: PLC0415  - 100 ms that only advice may cost
+
     measured = {one.k for one in here}
     found: dict[int, Promise] = {}
     for window, own in rows.items():

@@ -15,9 +15,9 @@ from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from pytest_specgate.core.declared import FreeJson
 from pytest_specgate.core.errors import RecordError
-from pytest_specgate.core.estimators import too_few_drafts
 from pytest_specgate.core.json_keys import each_once
 from pytest_specgate.core.metrics import METRICS, Measured
+from pytest_specgate.core.speculation import too_few_drafts
 from pytest_specgate.core.stored import Failure, Stored
 
 if TYPE_CHECKING:

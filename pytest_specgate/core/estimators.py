@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from pytest_specgate.core.quantities import (
     span_s,
     tpot,
 )
+from pytest_specgate.core.speculation import too_few_drafts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from pytest_specgate.core.records import PointRecord, RequestRecord
 
 # Were drafts independent, the 95 % interval of a rate of 50 % would still be 30 % to 70 %; of fewer nothing is learnt.
-LEAST_DRAFTS: Final = 20
-"""Least number of drafts of a point for any figure of acceptance."""
 
 
 class Estimate(NamedTuple):
@@ -189,13 +188,6 @@ def of_drafts(reading: Reading) -> Estimator:
         return found
 
     return compute
-
-
-def too_few_drafts(drafts: int) -> str:
-    """Say that so many drafts are too few for a figure of acceptance; empty where they are enough."""
-    if drafts >= LEAST_DRAFTS:
-        return ""
-    return f"there {'is 1 draft' if drafts == 1 else f'are {drafts} drafts'}, and {LEAST_DRAFTS} are needed"
 
 
 def acceptance_rate(point: PointRecord) -> tuple[float | None, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from pytest_specgate.core.noise import Noise
     from pytest_specgate.core.records import ArmNoise
     from pytest_specgate.core.thresholds import IntervalThreshold
+
+
+_SLACK: Final = 1e-9
+"""Of a bound and what is compared with it, both of which are rounded."""
 
 
 @declaration
@@ -188,18 +192,23 @@ class Gate:
         )
 
     def _check_worst(self, threshold: Threshold | LimitThreshold | BaselineThreshold) -> None:
-        """Refuse a margin that no loss exceeds, since the metric always lies between two values."""
-        if not isinstance(threshold, BaselineThreshold):
+        """Refuse what can never fail, or never pass, since the metric always lies between two values."""
+        if isinstance(threshold, LimitThreshold):
             return
-        arms = (self.pair.candidate,) if threshold.mode == "absolute" else self.pair.arms
-        most = _greatest_loss(threshold, arms)
-        if most is None or threshold.fraction < most:
+        arms = (self.pair.candidate,) if _is_of_candidate(threshold) else self.pair.arms
+        ends = [one for arm in arms if (one := _ends(threshold.row, arm)) is not None]
+        if len(ends) < len(arms):
             return
-        unit = "points" if threshold.points else "%"
+        most, given = _greatest(threshold, ends), threshold.fraction or 0.0
+        if isinstance(threshold, Threshold):
+            given = max(given, threshold.allowance / ends[0][1])
+        if given < most - _SLACK:
+            return
+        never = "pass" if threshold.kind == "better" else "fail"
         why = " and ".join(_range_words(threshold.row, arm) for arm in arms)
         raise UsageError(
-            f"threshold {threshold.id} can never fail: {threshold.row.label} of {why}, so the greatest loss is "
-            f"{rounded_down(100 * most)} {unit}: write a margin of less"
+            f"threshold {threshold.id} can never {never}: {threshold.row.label} of {why}, so "
+            f"{_greatest_words(threshold, most)}"
         )
 
     def _check_directions(self) -> None:
@@ -257,27 +266,52 @@ class Gate:
                 )
 
 
-def _greatest_loss(threshold: BaselineThreshold, arms: Sequence[Arm]) -> float | None:
-    """Return the greatest loss that is possible, a fraction or points of a share; `None` where nothing bounds it.
+def _ends(row: Metric, arm: Arm) -> tuple[float, float] | None:
+    """Return between which values a metric of an arm lies; `None` where nothing bounds it on either side."""
+    ends, least = row.ends(_horizon(arm)), row.ends(0)
+    # However many tokens an arm drafts, it gives no fewer than one that drafts none.
+    return ends or (least and (least[0], math.inf))
+
+
+def _greatest(threshold: Threshold | BaselineThreshold, ends: Sequence[tuple[float, float]]) -> float:
+    """Return the greatest loss, gain or change that is possible, a fraction or points of a share.
 
     Args:
-        threshold: a claim on one arm, or on the change between two.
-        arms: that one, or both.
+        threshold: a claim on one arm, or on the change between two; of a bounded metric more is better.
+        ends: between which values the metric lies: of that one, or of the reference and the candidate.
     """
-    found = [threshold.row.ends(_horizon(arm)) for arm in arms]
-    ends = [one for one in found if one is not None]
-    if len(ends) < len(found):
-        return None
+    if isinstance(threshold, BaselineThreshold):
+        if threshold.points:
+            return math.fsum(high - low for low, high in ends)
+        return 1 - math.prod(low / high for low, high in ends)
+    (low, high), (candidate_low, candidate_high) = ends
     if threshold.points:
-        return math.fsum(high - low for low, high in ends)
-    return 1 - math.prod(low / high for low, high in ends)
+        loss, gain = high - candidate_low, candidate_high - low
+    else:
+        loss, gain = 1 - candidate_low / high, candidate_high / low - 1 if low else math.inf
+    return {"not_worse": loss, "better": gain, "equivalent": max(loss, gain)}[threshold.kind]
+
+
+def _greatest_words(threshold: Threshold | BaselineThreshold, most: float) -> str:
+    """Return how much a claim can be about, and what to write instead."""
+    what = {"better": "gain", "equivalent": "change"}.get(threshold.kind, "loss")
+    if most < _SLACK:
+        return f"there is no {what}: leave it out"
+    cure = {"better": "ask for less", "equivalent": "write a width of less"}.get(
+        threshold.kind, "write a margin of less"
+    )
+    if isinstance(threshold, Threshold) and threshold.allowance:
+        cure = "write a margin and an allowance of less"
+    return f"the greatest {what} is {rounded_down(100 * most)} {'points' if threshold.points else '%'}: {cure}"
 
 
 def _range_words(row: Metric, arm: Arm) -> str:
     """Return between which values a metric of an arm lies."""
-    ends = row.ends(_horizon(arm))
+    ends = _ends(row, arm)
     assert ends is not None, "what has no bounds is not refused"
     low, high = ends
+    if high == math.inf:
+        return f"{arm.name} lies at {amount_text(row.unit, low)} or more"
     horizon = f" (k={_horizon(arm)})" if row.unit == "tokens" else ""
     within = f"between {low:g} and {amount_text(row.unit, high)}" if low < high else f"at {amount_text(row.unit, high)}"
     return f"{arm.name} lies {within}{horizon}"

@@ -296,7 +296,8 @@ def _step(k: int, times: Mapping[int, Estimate]) -> tuple[Estimate, Origin] | No
     if len(speculative) < 2:
         return None
     nearest, longest = speculative[-2:]
-    return Estimate(_on_line(k, nearest, longest, times).value), "extrapolated"
+    # Where the noise has the longer one cheaper, the line falls, through zero in the end.
+    return Estimate(max(_on_line(k, nearest, longest, times).value, times[longest].value)), "extrapolated"
 
 
 def _on_line(k: int, left: int, right: int, times: Mapping[int, Estimate]) -> Estimate:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pytest_specgate.core import identity, validity
-from pytest_specgate.core.acceptance_samples import curve_of, decoded_of
+from pytest_specgate.core.acceptance_samples import check_drafts, curve_of, decoded_of
 from pytest_specgate.core.advice import OBJECTIVES, HorizonFigures
 from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
 from pytest_specgate.core.confounds import other_start, unlisted_differences
@@ -305,6 +305,8 @@ def _one(arm: Arm, record: WindowRecord, points: Sequence[PointRecord], *, at: L
     if isinstance(figures, Failure):
         return figures
     try:
+        if arm.speculates:
+            check_drafts(points)
         curve = curve_of(points) if arm.speculates else None
         decoded = () if curve is None else decoded_of(points, curve)
     except (UsageError, ScrapeError) as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from pytest_specgate.core import estimators
 from pytest_specgate.core.estimators import needed
 from pytest_specgate.core.quantities import decode_rate, e2e, first_text, tpot, ttft
+from pytest_specgate.core.speculation import LEAST_DRAFTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -254,7 +255,7 @@ def _of_counters() -> Iterator[Metric]:
             source="server counters",
             compute=(estimators.of_drafts if of_drafts else estimators.of_counters)(reading),
             counted=counted,
-            minimum_n=estimators.LEAST_DRAFTS if of_drafts else 1,
+            minimum_n=LEAST_DRAFTS if of_drafts else 1,
             needs_speculation=of_drafts,
         )
 
@@ -277,7 +278,7 @@ def _of_position(number: str, *, compute: estimators.Estimator, position: int | 
         source="server counters",
         compute=compute,
         counted="drafts",
-        minimum_n=estimators.LEAST_DRAFTS,
+        minimum_n=LEAST_DRAFTS,
         needs_speculation=True,
         position=position,
     )

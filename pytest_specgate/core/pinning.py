@@ -18,6 +18,7 @@ from pytest_specgate.core.horizon_records import window_horizons
 from pytest_specgate.core.levels import level_label, level_order
 from pytest_specgate.core.metrics import metric
 from pytest_specgate.core.noise import UNKNOWN_NOISE, floor_of
+from pytest_specgate.core.plan import CALIBRATED_DF
 from pytest_specgate.core.statistics import interval, raw_change
 from pytest_specgate.core.stored_gates import declared_floors
 from pytest_specgate.core.verdict import change_words
@@ -39,7 +40,7 @@ _FAMILY: Final = len(OBJECTIVES)
 """Claims of the gate that share its error rates."""
 
 _ROUNDS_UNKNOWN: Final = 4
-"""Rounds where nothing tells the noise beforehand, so that they have to."""
+"""Rounds where nothing tells the noise well enough beforehand, so that they have to."""
 
 _MARGIN_UNKNOWN: Final = 0.1
 _FLOORS: Final = 1.5
@@ -183,11 +184,14 @@ class Met:
         return math.log1p(floor_of(noise.sigma)) if noise.df else math.log1p(_MARGIN_UNKNOWN) / _FLOORS
 
     def _decidable(self, name: str) -> float:
-        """Return the smallest margin, in log units, that the rounds of the gate can decide: at least 1.5 floors."""
+        """Return the smallest margin, in log units, that the rounds of the gate can decide: at least 1.5 floors.
+
+        Where nothing tells the noise, or the rounds can decide no margin at all, it is the guessed one.
+        """
         noise, floor = self.noise(name), self.floors.get(name)
-        if not noise.df:
+        smallest = planning.smallest_margin(noise=noise, n_max=self.rounds, family=_FAMILY) if noise.df else None
+        if smallest is None:
             return math.log1p(_MARGIN_UNKNOWN)
-        smallest = planning.smallest_margin(noise=noise, n_max=self.rounds, family=_FAMILY) or 0.0
         declared = 0.0 if floor is None or floor.fraction is None else math.log1p(_FLOORS * floor.fraction)
         return max(smallest, declared)
 
@@ -228,7 +232,7 @@ def met_off(  # noqa: PLR0913  - the record, which horizon of it, and what is to
         raise UsageError(f"{path} has no load level at which off and k={k} can be compared")
     pair = next((one for one in record.pairs if (one.reference, one.candidate) == (off.name, own.name)), None)
     rounds = 2 if pair is None else pair.rounds
-    known = all(found.noise.get(name, UNKNOWN_NOISE).df for name in compared)
+    known = all(found.noise.get(name, UNKNOWN_NOISE).df >= CALIBRATED_DF for name in compared)
     return Met(
         k, off, own, found, compared, {**_largest_floors(record), **(floors or {})}, pair,
         rounds if known else max(rounds, _ROUNDS_UNKNOWN), record.profile, told,

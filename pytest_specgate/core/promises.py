@@ -14,11 +14,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from pytest_specgate.core.acceptance import Estimate
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from pytest_specgate.core.acceptance import Estimate
     from pytest_specgate.core.horizon import Horizon
 
 
@@ -96,4 +95,4 @@ def _throughputs(speeds: Mapping[int, Estimate], own: Mapping[int, Estimate]) ->
 
 def _times(one: Estimate, factor: float) -> Estimate:
     low, high = (None if end is None else factor * end for end in (one.low, one.high))
-    return Estimate(factor * one.value, low, high)
+    return dataclasses.replace(one, value=factor * one.value, low=low, high=high)

@@ -11,6 +11,16 @@ if TYPE_CHECKING:
 LONGEST_HORIZON: Final = 64
 """A draft horizon beyond this, where nobody has measured it, is a slip of the finger."""
 
+LEAST_DRAFTS: Final = 20
+"""Least number of drafts of a point for any figure of acceptance."""
+
+
+def too_few_drafts(drafts: int) -> str:
+    """Say that so many drafts are too few for a figure of acceptance; empty where they are enough."""
+    if drafts >= LEAST_DRAFTS:
+        return ""
+    return f"there {'is 1 draft' if drafts == 1 else f'are {drafts} drafts'}, and {LEAST_DRAFTS} are needed"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpeculationDelta:

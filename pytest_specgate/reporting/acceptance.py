@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_specgate.core.acceptance import AcceptanceCurve, Estimate
     from pytest_specgate.core.arms import ArmPair
     from pytest_specgate.core.levels import Level
-    from pytest_specgate.core.records import PointRecord, WindowRecord
+    from pytest_specgate.core.records import BootRecord, PointRecord, WindowRecord
     from pytest_specgate.core.verdict import Verdict
 
 _BOOTS_SHOWN: Final = 3
@@ -128,23 +128,31 @@ def acceptance_of(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdic
         verdicts: on the pair.
     """
     boots = record.rounds_of(pair)
-    levels = tuple(_level(pair, record, verdicts, at=at) for at in record.profile.points)
+    own = [boot for _, boot in boots]
+    levels = tuple(_level(pair, record, verdicts, at=at, boots=own) for at in record.profile.points)
     return Acceptance(pair.candidate.name, len(boots), levels)
 
 
-def _level(pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, at: Level) -> LevelAcceptance:
+def _level(
+    pair: ArmPair, record: WindowRecord, verdicts: Sequence[Verdict], *, at: Level, boots: Sequence[BootRecord]
+) -> LevelAcceptance:
     names = ("acceptance_length", "acceptance_rate", *position_metrics(pair.candidate.draft_horizon))
     found = (figure_problem(pair, record, verdicts, metric_name=name, at=at) for name in names)
     problem = first_point_problem(pair, record, at=at) or next((one for one in found if one is not None), None)
     if problem is not None:
         return LevelAcceptance(at, missing=f"not judged ({problem.reason})", problem=problem)
-    points = [point for _, boot in record.rounds_of(pair) if (point := boot.point(at)) is not None]
+    points = [point for boot in boots if (point := boot.point(at)) is not None]
     # It brings scipy, which costs a fifth of a second that only intervals may.
-    from pytest_specgate.core.acceptance_samples import NOT_ASKED, curve_of, samples_problem  # noqa: PLC0415
+    from pytest_specgate.core.acceptance_samples import (  # noqa: PLC0415
+        NOT_ASKED,
+        check_drafts,
+        curve_of,
+        samples_problem,
+    )
 
     try:
-        untold = samples_problem(points)
-        curve = curve_of(points)
+        check_drafts(points)
+        untold, curve = samples_problem(points), curve_of(points)
         return LevelAcceptance(
             at, curve, _tokens_per_step(points, curve), untold="" if untold == NOT_ASKED else one_line(untold)
         )
@@ -163,7 +171,9 @@ def limit_evidence(verdict: Verdict, pair: ArmPair, record: WindowRecord) -> Ite
     """
     if not (metric(verdict.metric).needs_speculation or (verdict.metric == _OF_STEPS and pair.candidate.speculates)):
         return
-    level = _level(pair, record, (verdict,), at=verdict.at)
+    # A limit is judged in the boots whose partner never came, too.
+    alone, whole = record.boots_for(pair)[1], [boot for _, boot in record.rounds_of(pair)]
+    level = _level(pair, record, (verdict,), at=verdict.at, boots=alone if verdict.kind in LIMITS else whole)
     curve = level.curve
     if curve is None:
         return

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 ASSUMED: Final = (
     "a prediction assumes that the same share of tokens comes from steps that draft as in the measured horizon, that "
     "what a position gives does not depend on how many follow it (its interval also holds that it depends on how long "
-    "the drafter has been right), and that step times between measured horizons lie on a line, those between off and a "
-    "draft on it or above; one of throughput also that its ratio to the speed of a stream is that of the nearest "
-    "measured k that drafts"
+    "the drafter has been right, where that can give such rates), and that step times between measured horizons lie on "
+    "a line, those between off and a draft on it or above; one of throughput also that its ratio to the speed of a "
+    "stream is that of the nearest measured k that drafts"
 )
 RHYTHM: Final = (
     "TTFT of a closed loop is also the rhythm of an arm: where answers end one by one, fewer prompts are prefilled at "

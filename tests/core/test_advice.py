@@ -316,6 +316,14 @@ def test_what_is_pinned_has_beaten_off() -> None:
     assert pinned([dataclasses.replace(open_, ks=(0,), best=0), batch]) is None
 
 
+def test_what_nobody_measured_is_not_pinned() -> None:
+    """Positions of a curve are no horizons that a window has: of k=3 to 4 the one that met off is left."""
+    curves = [Advice("per-user speed", RATE, None, ks, None, "cut", ks) for ks in ((3, 4), (3,))]
+    batch = Advice("batch throughput", THROUGHPUT, 8, (4,), 4, "measured", (0, 4))
+
+    assert [pinned([one, batch]) for one in curves] == [4, None]
+
+
 def test_who_is_beaten_in_fewer_objectives_is_pinned() -> None:
     """Before the best mean for one user: it is within the noise there, and off and k=4 beat it under load."""
 

@@ -257,3 +257,109 @@ def test_a_horizon_that_nobody_declared_bounds_nothing(build: type[Build]) -> No
     pair = dataclasses.replace(build.pair(), candidate=arm)
 
     build.gate(pair, api.not_worse_than_baseline(TOKENS, at=1, margin="95%", mode="absolute")).check()
+
+
+K4_AND_K7 = "k4 lies between 1 and 5 tokens (k=4) and k7 lies between 1 and 8 tokens (k=7)"
+SHARES = "acceptance rate of k4 lies between 0 and 100 % and k7 lies between 0 and 100 %"
+LENGTHS = f"acceptance length of {K4_AND_K7}"
+
+
+@pytest.mark.parametrize(
+    ("claim", "told"),
+    [
+        (
+            api.not_worse(RATE, at=1, margin="100 points"),
+            f"fail: {SHARES}, so the greatest loss is 100 points: write a margin of less",
+        ),
+        (
+            api.not_worse(RATE, at=1, margin="150 points"),
+            f"fail: {SHARES}, so the greatest loss is 100 points: write a margin of less",
+        ),
+        (
+            api.not_worse("acceptance_length", at=1, margin="80%"),
+            f"fail: {LENGTHS}, so the greatest loss is 80 %: write a margin of less",
+        ),
+        (
+            api.not_worse("acceptance_length", at=1, margin="5%", allowance="4 tokens"),
+            f"fail: {LENGTHS}, so the greatest loss is 80 %: write a margin and an allowance of less",
+        ),
+        (
+            api.equivalent(RATE, at=1, within="100 points"),
+            f"fail: {SHARES}, so the greatest change is 100 points: write a width of less",
+        ),
+        (
+            api.better("acceptance_length", at=1, by="700%"),
+            f"pass: {LENGTHS}, so the greatest gain is 700 %: ask for less",
+        ),
+        (
+            api.better(RATE, at=1, by="100 points"),
+            f"pass: {SHARES}, so the greatest gain is 100 points: ask for less",
+        ),
+    ],
+)  # fmt: skip
+def test_a_claim_between_two_arms_that_decides_nothing_is_refused(
+    build: type[Build], claim: Threshold, told: str
+) -> None:
+    """A margin that no loss exceeds never fails, and a gain beyond all never passes: the sentence has the bound."""
+    message = _message(build.gate(build.pair(reference=4, candidate=7), claim))
+
+    assert message == f"threshold {claim.id} can never {told}"
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        api.not_worse(RATE, at=1, margin="99 points"),
+        api.not_worse("acceptance_length", at=1, margin="79%", allowance="3.9 tokens"),
+        api.not_worse("acceptance_length", at=1, margin=api.noise_floor()),
+        api.equivalent(RATE, at=1, within="99 points"),
+        api.equivalent("acceptance_length", at=1, within="85%"),
+        api.better("acceptance_length", at=1, by="699%"),
+        api.better(RATE, at=1, by="99 points"),
+        api.better(RATE, at=1, by="900%"),
+    ],
+)
+def test_a_claim_between_two_arms_that_may_go_either_way_stands(build: type[Build], claim: Threshold) -> None:
+    """Just inside the bounds a claim passes or fails, an equivalence by a gain, too; a ratio of shares has no bound."""
+    build.gate(build.pair(reference=4, candidate=7), claim).check()
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "claim", "told"),
+    [
+        (4, 4, api.not_worse("acceptance_length", at=1, margin="85%"), "the greatest loss is 80 %: write a margin of"),
+        (4, 4, api.better("acceptance_length", at=1, by="500%"), "the greatest gain is 400 %: ask for less"),
+        (None, 4, api.not_worse(TOKENS, at=1, margin="5%"), "there is no loss: leave it out"),
+        (None, 4, api.not_worse(TOKENS, at=1, margin=api.noise_floor()), "there is no loss: leave it out"),
+        (None, 4, api.better(TOKENS, at=1, by="400%"), "the greatest gain is 400 %: ask for less"),
+        (4, None, api.better(TOKENS, at=1, by="0%"), "there is no gain: leave it out"),
+        (4, None, api.equivalent(TOKENS, at=1, within="80%"), "the greatest change is 80 %: write a width of less"),
+    ],
+)
+def test_bounds_of_a_claim_are_those_of_its_two_arms(
+    build: type[Build], *, reference: int | None, candidate: int | None, claim: Threshold, told: str
+) -> None:
+    """A loss is measured from the most of the reference, a gain from its least: without speculation both are 1."""
+    arms = [build.arm(k) for k in (reference, candidate)]
+    if reference == candidate:
+        arms[1] = arms[0].vary("new", args={"max_model_len": 128})
+    pair = dataclasses.replace(
+        build.pair(),
+        reference=arms[0],
+        candidate=arms[1],
+        varies="args.max_model_len" if reference == candidate else "args.speculative_config",
+    )
+
+    assert f", so {told}" in _message(build.gate(pair, claim))
+
+
+def test_no_horizon_gives_fewer_tokens_than_none(build: type[Build]) -> None:
+    """Against an arm without speculation a loss is impossible whatever k is, and a gain may be of any size."""
+    arm = build.arm().vary("some", args={"speculative_config": {"method": "eagle3"}})
+    pair = dataclasses.replace(build.pair(), candidate=arm)
+
+    build.gate(pair, api.better(TOKENS, at=1, by="900%")).check()
+    assert _message(build.gate(pair, api.not_worse(TOKENS, at=1, margin="5%"))) == (
+        "threshold c1-tokens_per_step-not_worse can never fail: tokens per step of off lies at 1 tokens (k=0) and some "
+        "lies at 1 tokens or more, so there is no loss: leave it out"
+    )

@@ -303,6 +303,15 @@ def test_step_times_lie_on_lines_between_what_was_measured() -> None:
     assert found[6].speed_tokens_per_s.low is None
 
 
+def test_a_line_that_falls_is_not_carried_on_through_zero() -> None:
+    """Where the noise has the longer of two horizons cheaper, further ones are no cheaper than that."""
+    rows = [measured((8,), 10, times=(0.75,)), measured((8, 4), 10, times=(0.5,))]
+    found = horizons(rows, up_to=9)
+
+    assert [one.step_time_s for one in found[2:]] == [Estimate(0.5)] * 7
+    assert all(one.speed_tokens_per_s is not None and one.speed_tokens_per_s.value > 0 for one in found)
+
+
 def test_a_line_from_off_is_not_carried_on() -> None:
     """A first draft token costs more than a further one, so two times of which one is off tell nothing beyond."""
     found = by_k(horizons([off(0.010), measured((8, 4), 10, times=(0.014,))], up_to=3))

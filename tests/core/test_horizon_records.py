@@ -307,7 +307,7 @@ def test_speculation_without_a_horizon_is_left_out(three: WindowRecord) -> None:
 
 
 def test_metrics_that_cannot_be_had_compare_nothing(build: type[Build]) -> None:
-    """Four requests support no median, so neither the speed of one user nor latency is known there; it is said once."""
+    """Four requests support no median, and too few drafts no acceptance: each of what is not told is said once."""
     few = window(build, [build.arm(), build.arm(2)], requests={1: 4, 8: 16})
     found = window_horizons(few, "record.json")
 
@@ -315,7 +315,12 @@ def test_metrics_that_cannot_be_had_compare_nothing(build: type[Build]) -> None:
     assert [(one.reason, one.message.partition(": ")[0]) for one in found.left_out] == [
         ("missing-metric", "no decode_rate_p50 of off at c=1, k2 at c=1"),
         ("missing-metric", "no ttft_p50 of off at c=1, k2 at c=1"),
+        ("missing-metric", "arm k2 at c=1"),
     ]
+    assert found.left_out[-1].message.partition("c=1: ")[2] == (
+        "no acceptance is told: there are 16 drafts, and 20 are needed in each boot: send more requests, or ask for "
+        "more output tokens"
+    )
 
 
 def test_the_largest_floor_counts(three: WindowRecord, build: type[Build]) -> None:

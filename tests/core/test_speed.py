@@ -9,13 +9,14 @@ import pytest
 
 from pytest_specgate.core import factors
 from pytest_specgate.core.arms import ArmPair
+from pytest_specgate.core.errors import RecordError
 from pytest_specgate.core.horizon import over_boots
 from pytest_specgate.core.horizon_records import window_horizons
 from pytest_specgate.core.judge import judge
 from pytest_specgate.core.noise import declared_noise
 from pytest_specgate.core.records import ArmNoise
 from pytest_specgate.core.speculation import SpeculationDelta
-from pytest_specgate.core.stored_gates import stored_gate
+from pytest_specgate.core.stored_gates import declared_floors, stored_gate
 from pytest_specgate.core.sweeps import ArmSweep, stored_sweep
 from pytest_specgate.core.thresholds import LimitThreshold, NoiseFloor, Threshold
 from pytest_specgate.core.verdict import Outcome
@@ -333,6 +334,18 @@ def test_one_round_of_a_declared_floor_shows_a_longer_step(build: type[Build]) -
     tokens, steps = _verdict(build, [0.5], pair=pair, calibrated=False).factors
 
     assert (tokens.change_low, tokens.moved, steps.moved) == (None, False, True)
+
+
+def test_a_sweep_that_cannot_be_read_keeps_no_gate_from_its_verdict(build: type[Build]) -> None:
+    """Factors ask a window for noise floors, and do without those of a sweep that names a stranger."""
+    pair = build.pair(candidate=4, rounds=2, requests={1: 10})
+    gate = build.gate(pair, build.threshold("output_throughput", at=1))
+    record = build.day(pair, 1, [1.0] * 2, [1.0] * 2).model_copy(update={"gates": (stored_gate(gate),)})
+    broken = record.model_copy(update={"sweeps": ({"off": "off", "arms": ["gone"]},)})
+
+    assert judge(gate, broken) == judge(gate, record)
+    with pytest.raises(RecordError, match="a sweep of the record cannot be read"):
+        list(declared_floors(broken))
 
 
 def test_the_order_of_boots_is_known_to_factors(build: type[Build]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +30,13 @@ import sys
 
 def pytest_unconfigure():
     print("LOADED", *sorted(sys.modules))
+"""
+_LOADS_JUDGING: Final = """
+import sys
+
+import pytest_specgate.core.judge, pytest_specgate.reporting.markdown, pytest_specgate.session
+
+print(*sorted(sys.modules))
 """
 _ODD_PROPERTIES: Final = """
 def test_odd(request):
@@ -59,6 +68,15 @@ def test_collecting_plain_tests_loads_nothing_heavy(plain: GateFolder) -> None:
     assert {name for name in loaded if name.startswith("pytest_specgate.core.")} <= {"pytest_specgate.core.errors"}
     assert {name for name in loaded if name.startswith("pytest_specgate.reporting")} == set()
     assert {name for name in loaded if name.startswith("pytest_specgate.adapters")} == set()
+
+
+def test_gates_load_no_scipy_before_it_is_needed() -> None:
+    """It takes a sixth of a second, which only a verdict or advice may cost: not each run that has gates."""
+    command = [sys.executable, "-c", _LOADS_JUDGING]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+
+    assert "pytest_specgate.core.sweeps" in loaded
+    assert [name for name in loaded if name.partition(".")[0] == "scipy"] == []
 
 
 def test_fixtures_say_what_they_are_for(plain: GateFolder) -> None:

@@ -376,8 +376,8 @@ def test_where_nothing_has_beaten_off_a_horizon_has_to_be_named(
     first, second = capsys.readouterr().err.splitlines()
 
     assert statuses == [2, 2]
-    assert first.startswith("specgate: --snippet: nothing has beaten off (per-user speed: off; ")
-    assert first.endswith("): name the horizon to be pinned with --k")
+    assert first.startswith("specgate: --snippet: no measured k is to be pinned (per-user speed: off; ")
+    assert first.endswith("): name the one that is with --k")
     assert second.startswith("specgate: no gate file pins k=2, of which nothing can be claimed against off: ")
 
 

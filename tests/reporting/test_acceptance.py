@@ -14,6 +14,7 @@ from pytest_specgate.core.stored_gates import stored_gate
 from pytest_specgate.core.thresholds import LimitThreshold
 from pytest_specgate.reporting.acceptance import acceptance_lines
 from pytest_specgate.reporting.acceptance_json import acceptance_report
+from pytest_specgate.reporting.acceptance_levels import levels_of
 from pytest_specgate.reporting.messages import Judged, failure_text, window_lines
 from pytest_specgate.reporting.page_figures import Figures
 from pytest_specgate.reporting.page_pair import pair_view
@@ -169,6 +170,19 @@ def test_a_level_that_must_not_be_judged_has_no_figure() -> None:
     assert not any(line.startswith("c=1 1 ") for line in lines)
     assert any(line.startswith("c=8 1 75.0 %") for line in lines)
     assert "c=1 acceptance length - - INVALID (at least 1.5 tokens)" in lines
+
+
+def test_a_level_of_too_few_drafts_has_no_figure() -> None:
+    """What no claim may be judged by is not shown beside claims either, in the table and in JSON."""
+    gate = _gate()
+    record = _window(gate, SpeculationDelta(19, 76, 30, (15, 10, 5, 0)), SHORT)
+    lines, (first, second) = _lines(gate, record), levels_of(gate.pair, record, ())
+
+    words = "no acceptance is told: there are 19 drafts, and 20 are needed in each boot"
+    assert not any(line.startswith(("c=1 19 ", "c=1 59 ")) for line in lines)
+    assert (first.valid, first.reason, first.figures) == (False, "missing-metric", None)
+    assert words in (first.message or "")
+    assert second.valid
 
 
 def test_limits_stand_with_the_worst_boot_and_every_boot() -> None:

@@ -176,3 +176,24 @@ def test_a_drafter_that_never_drafted_is_not_run_again_as_it_is() -> None:
     assert lines[-1] == "the same run once more changes nothing; mend that first, and then: pytest"
     assert sum("0 drafts" in line for line in lines) == 1
     assert not any(line.startswith("run again") for line in lines)
+
+
+def test_a_boot_whose_partner_never_came_is_in_the_figure_that_stands_below_its_failure() -> None:
+    """A limit fails by that boot alone, and the figure of all boots has it."""
+    pair = Build.pair(candidate=4, rounds=2, requests={1: 10})
+    gate = Build.gate(pair, LimitThreshold("acceptance_length", 1, "at_least", 2.0))
+    counted = {1: SpeculationDelta(25, 100, 50, (25, 15, 5, 5)), 2: SpeculationDelta(25, 100, 5, (5, 0, 0, 0))}
+    boots = []
+    for boot in Build.day(pair, 1, [1.0] * 2, [1.0] * 2).boots:
+        if boot.arm == "k4":
+            point = Build.point([Build.request(index) for index in range(10)], speculation=counted[boot.round])
+            boots.append(boot.model_copy(update={"points": (point,)}))
+        elif boot.round == 1:
+            boots.append(boot)
+    record = Build.day(pair, 1, [1.0] * 2, [1.0] * 2).model_copy(update={"boots": tuple(boots)})
+    [verdict] = judge(gate, record)
+    text = failure_text(verdict, gate=gate, record=record, record_path="r.json", again="pytest")
+
+    assert (verdict.outcome, verdict.values) == (Outcome.FAIL, (3.0, 1.2))
+    assert "acceptance length of k4 in all boots: 2.100 [" in text
+    assert "(50 drafts, draft length 4.00 of 4)" in text

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_specgate.core.advice import OBJECTIVES
 from pytest_specgate.core.errors import UsageError
 from pytest_specgate.core.floors import NoiseFloor
+from pytest_specgate.core.gate import Gate
 from pytest_specgate.core.knee import knee_of
 from pytest_specgate.core.pinning import met_off
+from pytest_specgate.core.records import ArmNoise
 from pytest_specgate.core.statistics import raw_change
+from pytest_specgate.names import GATE_MARK
 from pytest_specgate.reporting.snippet import gate_snippet
 from pytest_specgate.reporting.window_knee import measured_window
 from tests.reporting.conftest import Window, pair, request
@@ -60,6 +64,47 @@ def test_a_file_says_better_where_the_advice_does() -> None:
         assert '"""k=4 was measured better than off in nothing by more than the noise."""' in text
         assert "# measured: better +67.4 %, no change shown; nothing tells its noise, so the margin is a guess" in text
         assert "    better(" not in text
+
+
+def _barely_calibrated() -> tuple[ArmNoise, ...]:
+    """Return calibrations of two boots of each arm: 2 degrees of freedom for a pair, too few for a look at 2 rounds."""
+    return tuple(
+        ArmNoise(
+            arm=arm, at=at, metric=name, sd=0.02, df=1.0, boots=2, builds=1, arm_sha256=arm,
+            measured_at="2026-11-02T09:00:00+00:00",
+        )
+        for arm in ("off", "k4") for at in (1, 8) for name in OBJECTIVES.values()
+    )  # fmt: skip
+
+
+def _gate_of(text: str) -> Gate:
+    """Return the gate that a file declares."""
+    names: dict[str, Any] = {"__name__": "test_pinned"}
+    exec(compile(text, "test_pinned.py", "exec"), names)
+    (mark,) = (one for one in names["test_k4_against_off"].pytestmark if one.name == GATE_MARK)
+    return Gate("pinned", mark.args[0], mark.args[1:])
+
+
+@pytest.mark.parametrize(("gain", "kind"), [(0.0, "not_worse"), (0.5, "better")])
+def test_noise_that_is_barely_known_makes_a_gate_that_can_be_decided(gain: float, kind: str) -> None:
+    """After two rounds nobody would look, so the gate has more, and margins that these can decide."""
+    noises = _barely_calibrated()
+    record = _scattered(pair(), gains={"k4": (gain, gain)}).model_copy(update={"noise": noises})
+    gate = _gate_of(gate_snippet(record, _advice_on(record), k=4, path=PATH))
+
+    gate.check()
+    gate.check_decidable(noises)
+    assert {one.kind for one in gate.intervals} == {kind}
+    assert [*gate.too_fine(noises)] == []
+    assert gate.pair.rounds == 4
+
+
+def test_rounds_that_decide_nothing_have_the_guessed_margin() -> None:
+    """No margin of 0, which no gate file may have, where the rounds of a gate are too few for their noise."""
+    record = _scattered(pair(), gains={}).model_copy(update={"noise": _barely_calibrated()})
+    claims = dataclasses.replace(met_off(record, k=4, path=PATH), rounds=2).claims()
+
+    assert {one.fraction for one in claims} == {0.1}
 
 
 @pytest.mark.parametrize("apart", [0.001, 0.02, 0.03, 0.1, 0.5])
