@@ -50,6 +50,31 @@ class _Sums(NamedTuple):
     drafts: int
 
 
+class PooledSteps(NamedTuple):
+    """Decode steps of some points together, the tokens that they gave, and the seconds that they took."""
+
+    steps: int
+    tokens: int
+    seconds: float
+
+
+def pooled_steps(points: Sequence[PointRecord]) -> PooledSteps | None:
+    """Return what points counted of their decode steps; `None` where one does not count them, or there were none.
+
+    Args:
+        points: that may be read together.
+    """
+    if not all(point.counters.counts_steps for point in points):
+        return None
+    counted = [point.counters for point in points]
+    found = PooledSteps(
+        steps=sum(one.decode_steps() for one in counted),
+        tokens=sum(one.decode_tokens() for one in counted),
+        seconds=math.fsum(one.decode_seconds() for one in counted),
+    )
+    return found if found.steps else None
+
+
 def decode_figures(record: WindowRecord, arm: Arm, at: Level) -> DecodeFigures | Failure:
     """Return the decode figures of an arm at a load level, or why none may be shown.
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from scipy import special
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_specgate.core.acceptance import AcceptanceCurve
+    from pytest_specgate.core.drafter_streaks import Streaks
 
 CUT: Final = 0.2
 """Rate by position below which a position is taken for waste, where nothing tells what it costs."""
@@ -173,11 +174,20 @@ def horizons(measured: Sequence[Measured], *, up_to: int | None = None) -> tuple
         raise UsageError(f"horizons up to k={longest}: write 1 to {most}")
     first = 0 if 0 in known else 1
     times = {one.k: over_boots(one.step_times_s, noise=one.noise) for one in measured if one.step_times_s}
-    return tuple(_horizon(k, known, curves, times) for k in range(first, longest + 1))
+    told = {k: _ToldCurve(one, one.curve, _streaks(one.curve)) for k, one in curves.items() if one.curve is not None}
+    return tuple(_horizon(k, known, told, times) for k in range(first, longest + 1))
+
+
+class _ToldCurve(NamedTuple):
+    """A horizon with its curve, and what that tells if streaks count; `None` where they tell nothing."""
+
+    one: Measured
+    curve: AcceptanceCurve
+    streaks: Streaks | None
 
 
 def _horizon(
-    k: int, known: Mapping[int, Measured], curves: Mapping[int, Measured], times: Mapping[int, Estimate]
+    k: int, known: Mapping[int, Measured], curves: Mapping[int, _ToldCurve], times: Mapping[int, Estimate]
 ) -> Horizon:
     tokens, tokens_from = _tokens(k, known, curves)
     step = _step(k, times)
@@ -187,18 +197,17 @@ def _horizon(
     return Horizon(k, tokens, tokens_from, time, step_from, _quotient(tokens, time))
 
 
-def _tokens(k: int, known: Mapping[int, Measured], curves: Mapping[int, Measured]) -> tuple[Estimate, Origin]:
+def _tokens(k: int, known: Mapping[int, Measured], curves: Mapping[int, _ToldCurve]) -> tuple[Estimate, Origin]:
     """Return tokens per step: as measured, of the nearest longer curve, or of the longest one carried on."""
     if k == 0:
         # Without speculation a step gives one token, by definition.
         return Estimate(1.0, 1.0, 1.0), "measured" if 0 in known else "from the curve"
     length = min((length for length in curves if length >= k), default=max(curves))
-    one = curves[length]
-    assert one.curve is not None, "these have one"
+    one, curve, streaks = curves[length]
     if length >= k:
-        return _of_curve(one, one.curve, k), "measured" if length == k else "from the curve"
-    longer = one.curve.acceptance_length.value + _further(one.curve, k)
-    return Estimate(mixed(_drafted_share(one, one.curve), longer)), "extrapolated"
+        return _of_curve(one, curve, k, streaks=streaks), "measured" if length == k else "from the curve"
+    longer = curve.acceptance_length.value + _further(curve, k)
+    return Estimate(mixed(_drafted_share(one, curve), longer)), "extrapolated"
 
 
 def tokens_per_step(value: float, curve: AcceptanceCurve, decoded: Sequence[int]) -> Estimate:
@@ -215,7 +224,7 @@ def tokens_per_step(value: float, curve: AcceptanceCurve, decoded: Sequence[int]
     return _of_curve(Measured(curve.k, value, (), curve, tuple(decoded)), curve, curve.k)
 
 
-def _of_curve(one: Measured, curve: AcceptanceCurve, k: int) -> Estimate:
+def _of_curve(one: Measured, curve: AcceptanceCurve, k: int, *, streaks: Streaks | None = None) -> Estimate:
     """Return tokens per step of a horizon that a curve reaches, with their interval where something tells it."""
     share, length = _drafted_share(one, curve), curve.length_at(k)
     value = one.tokens_per_step if k == curve.k else mixed(share, length.value)
@@ -223,7 +232,7 @@ def _of_curve(one: Measured, curve: AcceptanceCurve, k: int) -> Estimate:
     half = 0.0 if share == 1 else scatter(one, curve, k)
     if half is None or length.low is None or length.high is None:
         return Estimate(value)
-    other = _other_reading(curve, k)
+    other = None if streaks is None or k == curve.k else streaks.length(k)
     readings = [1 - 1 / value, *([] if other is None else [1 - 1 / mixed(share, other)])]
     least, most = max(0.0, min(readings) - half), min(k / (k + 1), max(readings) + half)
     beside = 0.0 if other is None else other - length.value
@@ -234,12 +243,11 @@ def _of_curve(one: Measured, curve: AcceptanceCurve, k: int) -> Estimate:
     )
 
 
-def _other_reading(curve: AcceptanceCurve, k: int) -> float | None:
-    """Return the tokens of a drafting step of a shorter horizon if streaks count; `None` where they tell nothing."""
-    if k >= curve.k or not curve.counts.accepted_tokens:
+def _streaks(curve: AcceptanceCurve) -> Streaks | None:
+    """Return what a curve tells of shorter horizons if streaks count; `None` where none is shorter, or nothing fits."""
+    if curve.k == 1 or not curve.counts.accepted_tokens:
         return None
-    found = streaks_of([rate.value for rate in curve.rates])
-    return None if found is None else found.length(k)
+    return streaks_of([rate.value for rate in curve.rates])
 
 
 def _drafted_share(one: Measured, curve: AcceptanceCurve) -> float:

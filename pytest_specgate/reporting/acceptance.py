@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
+from pytest_specgate.core.decode_figures import pooled_steps
 from pytest_specgate.core.errors import ScrapeError, UsageError
 from pytest_specgate.core.judge import figure_problem, first_point_problem
 from pytest_specgate.core.levels import level_label
@@ -13,7 +14,12 @@ from pytest_specgate.core.stored import Failure
 from pytest_specgate.core.thresholds import LIMITS
 from pytest_specgate.core.units import measured_text
 from pytest_specgate.reporting.baselines import one_line
-from pytest_specgate.reporting.basis_words import basis_sentences, draft_length_text, short_drafts_sentence
+from pytest_specgate.reporting.basis_words import (
+    basis_sentences,
+    draft_length_text,
+    missing_text,
+    short_drafts_sentence,
+)
 from pytest_specgate.reporting.evidence import counted
 from pytest_specgate.reporting.figures import number
 from pytest_specgate.reporting.gate_names import gate_names, with_gate
@@ -196,8 +202,7 @@ def _short_drafts(name: str, curve: AcceptanceCurve, *, about: str) -> str:
     told = f"accepted of the drafts that proposed {told}"
     if curve.proposed is None:
         return f"{short_drafts_sentence(name, curve)}; {told}"
-    missing = f"{curve.short_drafts} of {counted(curve.k * curve.counts.drafts, 'draft token')} missing"
-    return f"{name}: {missing}; {told}"
+    return f"{name}: {missing_text(curve)}; {told}"
 
 
 def _figure(level: LevelAcceptance, curve: AcceptanceCurve, name: str) -> str:
@@ -211,15 +216,13 @@ def _figure(level: LevelAcceptance, curve: AcceptanceCurve, name: str) -> str:
 
 
 def _tokens_per_step(points: Sequence[PointRecord], curve: AcceptanceCurve) -> Estimate | None:
-    counts_steps = all(point.counters.counts_steps for point in points)
-    steps = sum(point.counters.decode_steps() for point in points) if counts_steps else 0
-    if not steps:
+    found = pooled_steps(points)
+    if found is None:
         return None
     from pytest_specgate.core.acceptance_samples import decoded_of  # noqa: PLC0415  - see above
     from pytest_specgate.core.horizon import tokens_per_step  # noqa: PLC0415  - likewise
 
-    value = sum(point.counters.decode_tokens() for point in points) / steps
-    return tokens_per_step(value, curve, decoded_of(points, curve))
+    return tokens_per_step(found.tokens / found.steps, curve, decoded_of(points, curve))
 
 
 def _steps_text(level: LevelAcceptance) -> str:

@@ -46,12 +46,16 @@ def draft_length_text(curve: AcceptanceCurve) -> str:
     return f"{length:.{digits}f} of {curve.k}"
 
 
+def missing_text(curve: AcceptanceCurve) -> str:
+    """Return how many tokens full drafts would have had besides: ``20 of 320 draft tokens missing``."""
+    return f"{curve.short_drafts} of {counted(curve.k * curve.counts.drafts, 'draft token')} missing"
+
+
 def short_drafts_sentence(name: str, curve: AcceptanceCurve) -> str:
     """Return what drafts of fewer than k mean for the rates by position."""
-    missing = f"{curve.short_drafts} of {counted(curve.k * curve.counts.drafts, 'draft token')} missing"
     meaning = (
         "a lower rate at late positions may be shorter drafts, and not refusal"
         if curve.proposed is None
         else "rates by position count these as not accepted"
     )
-    return f"{name}: draft length {draft_length_text(curve)}, {missing}: {meaning}"
+    return f"{name}: draft length {draft_length_text(curve)}, {missing_text(curve)}: {meaning}"

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from pytest_specgate.core import counters
+from pytest_specgate.core.decode_figures import pooled_steps
 from pytest_specgate.core.errors import ScrapeError
 from pytest_specgate.core.levels import level_label
 from pytest_specgate.core.metrics import HEADLINE, measure, metric
@@ -181,12 +182,10 @@ def speculation_table(figures: Figures) -> Table:
 
 def _pace(points: Sequence[PointRecord], *, drafts: int) -> tuple[str, ...]:
     """Return step time, tokens per step and drafted share, where the server counts its steps."""
-    counted = all(point.counters.counts_steps for point in points)
-    steps = sum(point.counters.decode_steps() for point in points) if counted else 0
-    if not steps:
+    found = pooled_steps(points)
+    if found is None:
         return (NOTHING,) * 3
-    seconds = math.fsum(point.counters.decode_seconds() for point in points)
-    tokens = sum(point.counters.decode_tokens() for point in points)
+    steps, tokens, seconds = found
     return number(1000 * seconds / steps), number(tokens / steps), f"{100 * drafts / steps:.0f} %"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_specgate.core import counters, statistics, validity
 from pytest_specgate.core.baseline_threshold import NOT_WORSE_THAN_BASELINE
+from pytest_specgate.core.decode_figures import pooled_steps
 from pytest_specgate.core.errors import ScrapeError
 from pytest_specgate.core.judge import figure_problem, first_point_problem
 from pytest_specgate.core.levels import level_label
@@ -287,12 +288,10 @@ def _speculation_row(entry: ArmBoots, record: WindowRecord, *, at: Level) -> lis
 
 def _pace(points: Sequence[PointRecord], *, drafts: int) -> list[str]:
     """Return step time, tokens per step and drafted share; dashes where the server does not count its steps."""
-    counted = all(point.counters.counts_steps for point in points)
-    steps = sum(point.counters.decode_steps() for point in points) if counted else 0
-    if not steps:
+    found = pooled_steps(points)
+    if found is None:
         return ["-", "-", "-"]
-    tokens = sum(point.counters.decode_tokens() for point in points)
-    seconds = math.fsum(point.counters.decode_seconds() for point in points)
+    steps, tokens, seconds = found
     return [number(1000 * seconds / steps), number(tokens / steps), f"{100 * drafts / steps:.0f} %"]
 
 
